@@ -1,0 +1,502 @@
+"""Every error that BeamWeaver raises.
+
+```
+BeamWeaverError
+├── InvalidGraph            compile() found faults; all of them are in .faults
+├── CallRefused             a call that this thread, runtime or graph cannot take
+│   ├── InvalidCall         a wrong argument of a call
+│   ├── InvalidThreadId
+│   ├── NoCheckpointer      thread_id, resume or get_state without a store
+│   ├── ThreadBusy          on_busy="reject" and the thread runs
+│   ├── NothingToContinue   invoke(None) on a thread that does not exist
+│   ├── NothingToResume     resume() and no question is open
+│   ├── UnknownInterrupt    an answer to a question that is not open
+│   ├── AmbiguousResume     one answer, several open questions
+│   ├── AlreadyAnswered     the question was answered before
+│   ├── UnfinishedRun       on_unfinished="reject" and the thread has an unfinished run
+│   ├── Quarantined         the thread was set aside; only release() goes on
+│   ├── WrongGraph          the thread belongs to another graph
+│   ├── UnknownGraph        the runtime lacks the graph of the thread
+│   ├── UnknownRun          a run id that nothing recorded
+│   ├── CallingSelf         a node waits for its own thread
+│   └── Draining            the runtime takes no new calls
+├── RunFailed               what a failed run raises
+│   ├── NodeFailed          a node raised in its last attempt; the original is __cause__
+│   │   ├── NodeTimeout
+│   │   └── NodeExit        the node's actor, worker or process was killed
+│   ├── StepTimeout
+│   ├── RunTimeout
+│   ├── RecursionLimit
+│   ├── InvalidUpdate       a node's return that is no update, or two writers of a key
+│   │   ├── UnknownChannel
+│   │   └── UnknownTarget   goto, Send or router names a node that is not there
+│   ├── ReducerFailed
+│   └── RouterFailed
+├── InterruptWithoutCheckpointer
+├── SerializationError      a value that cannot be stored exactly
+├── DeserializationError    a stored value that cannot be read
+├── StoreError
+│   ├── StoreUnavailable    the path cannot be opened or written
+│   ├── NotAStore           another program's file
+│   ├── StoreTooNew         written by a newer version
+│   ├── StoreOwned          another process or runtime owns the store
+│   ├── OwnershipLost       a stale owner's write was refused
+│   ├── StoreConflict       a record's sequence is not the next one
+│   ├── StoreDiffers        graph and runtime are bound to different stores
+│   ├── StoreOptionsDiffer  one path, two sets of options
+│   ├── StoreFull
+│   ├── StoreBroken         a failed sync: the runtime ends
+│   └── CorruptRecord
+├── AskTimeout              ask(timeout=) ran out; the run goes on
+├── RuntimeStopped          the runtime ended while the call waited; the run is kept
+├── RuntimeFailed           the supervision tree gave up; carries the tree
+├── WorkersExhausted        too many abandoned workers
+└── MissingExtra            an optional dependency is not installed
+
+NodeError                   raised by user code: a failure with a code of its own
+```
+Each class has a stable `code`; the ids that an error concerns are attributes and survive pickling.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+__all__ = [
+    "AlreadyAnswered",
+    "AmbiguousResume",
+    "AskTimeout",
+    "BeamWeaverError",
+    "CallRefused",
+    "CallingSelf",
+    "CorruptRecord",
+    "DeserializationError",
+    "Draining",
+    "InterruptWithoutCheckpointer",
+    "InvalidCall",
+    "InvalidGraph",
+    "InvalidThreadId",
+    "InvalidUpdate",
+    "MissingExtra",
+    "NoCheckpointer",
+    "NodeError",
+    "NodeExit",
+    "NodeFailed",
+    "NodeTimeout",
+    "NotAStore",
+    "NothingToContinue",
+    "NothingToResume",
+    "OwnershipLost",
+    "Quarantined",
+    "RecursionLimit",
+    "ReducerFailed",
+    "RouterFailed",
+    "RunFailed",
+    "RunTimeout",
+    "RuntimeFailed",
+    "RuntimeStopped",
+    "SerializationError",
+    "StepTimeout",
+    "StoreBroken",
+    "StoreConflict",
+    "StoreDiffers",
+    "StoreError",
+    "StoreFull",
+    "StoreOptionsDiffer",
+    "StoreOwned",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "ThreadBusy",
+    "UnfinishedRun",
+    "UnknownChannel",
+    "UnknownGraph",
+    "UnknownInterrupt",
+    "UnknownRun",
+    "UnknownTarget",
+    "WorkersExhausted",
+    "WrongGraph",
+]
+
+
+class BeamWeaverError(Exception):
+    """The root of all errors of BeamWeaver.
+
+    Args:
+        message: One sentence or more: what is wrong, where, the value, and the cure.
+        **ids: What the error concerns (`thread_id`, `node`, `attempt`, …); each becomes an attribute.
+
+    Example:
+        >>> error = NodeTimeout("node 'a' took longer than 2 s", node="a", timeout=2)
+        >>> error.code, error.node, error.timeout
+        ('node_timeout', 'a', 2)
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, **ids: Any) -> None:
+        super().__init__(message)
+        self.ids = ids
+        for name, value in ids.items():
+            setattr(self, name, value)
+
+    @property
+    def message(self) -> str:
+        """The text of the error."""
+        return str(self.args[0])
+
+    def __getattr__(self, name: str) -> Any:
+        # Only for names that no instance attribute answers: errors carry the ids that concern them.
+        raise AttributeError(f"{type(self).__name__} carries no {name!r}; it has {sorted(self.__dict__.get('ids', ()))}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.args[0], self.ids))
+
+    @classmethod
+    def rebuilt(cls, message: str, ids: dict[str, Any]) -> Self:
+        """The error again from its message and ids (what a store or a pipe kept)."""
+        return cls(message, **ids)
+
+
+def _rebuild(cls: type[BeamWeaverError], message: str, ids: dict[str, Any]) -> BeamWeaverError:
+    return cls.rebuilt(message, ids)
+
+
+class InvalidGraph(BeamWeaverError):
+    """`compile()` found faults; the message lists all of them and `.faults` has one text each."""
+
+    code = "invalid_graph"
+    faults: tuple[str, ...]
+
+
+class CallRefused(BeamWeaverError):
+    """The call cannot be taken as it stands; nothing was changed. Always raised, whatever `raises=`."""
+
+    code = "call_refused"
+
+
+class InvalidCall(CallRefused):
+    """A wrong argument of a call; the message names it."""
+
+    code = "invalid_call"
+
+
+class InvalidThreadId(CallRefused):
+    """A thread id that is empty, not text, over 256 bytes, or has a NUL character."""
+
+    code = "invalid_thread_id"
+
+
+class NoCheckpointer(CallRefused):
+    """The graph was compiled without a checkpointer, so it keeps no threads."""
+
+    code = "no_checkpointer"
+
+
+class ThreadBusy(CallRefused):
+    """The thread runs and the call said `on_busy="reject"`."""
+
+    code = "thread_busy"
+
+
+class UnfinishedRun(CallRefused):
+    """The thread has an unfinished run and the call said `on_unfinished="reject"`."""
+
+    code = "unfinished_run"
+
+
+class NothingToContinue(CallRefused):
+    """`invoke(None)` on a thread that does not exist: give an input."""
+
+    code = "nothing_to_continue"
+
+
+class NothingToResume(CallRefused):
+    """An answer was given and no question is open."""
+
+    code = "nothing_to_resume"
+
+
+class UnknownInterrupt(CallRefused):
+    """An answer names a question that is not open; the message lists the open ones."""
+
+    code = "unknown_interrupt"
+
+
+class AmbiguousResume(CallRefused):
+    """One answer and several open questions: give a map from question id to answer."""
+
+    code = "ambiguous_resume"
+
+
+class AlreadyAnswered(CallRefused):
+    """The question was answered before, in the thread's last run."""
+
+    code = "already_answered"
+
+
+class Quarantined(CallRefused):
+    """The thread was set aside after crashes without progress; `.reason` tells."""
+
+    code = "quarantined"
+    reason: str
+
+
+class WrongGraph(CallRefused):
+    """The thread was begun by a graph of another name."""
+
+    code = "wrong_graph"
+
+
+class UnknownGraph(CallRefused):
+    """The runtime has no graph of the thread's name: pass it in `graphs=`."""
+
+    code = "unknown_graph"
+
+
+class UnknownRun(CallRefused):
+    """No run of that id is recorded in the thread."""
+
+    code = "unknown_run"
+
+
+class CallingSelf(CallRefused):
+    """A node waits for its own thread, which waits for the node: that would never end."""
+
+    code = "calling_self"
+
+
+class Draining(CallRefused):
+    """The runtime drains: it takes no new calls. Messages by `tell` are still kept."""
+
+    code = "draining"
+
+
+class RunFailed(BeamWeaverError):
+    """A run failed and is kept: the same call, or `invoke(None)`, goes on from what is done."""
+
+    code = "run_failed"
+    failures: tuple[Any, ...] = ()
+    interrupts: tuple[Any, ...] = ()
+
+
+class NodeFailed(RunFailed):
+    """A node raised in its last attempt; `__cause__` is the original if it was raised in this process."""
+
+    code = "node_failed"
+    node: str
+    attempt: int
+
+
+class NodeTimeout(NodeFailed):
+    """An attempt took longer than the node's `timeout`."""
+
+    code = "node_timeout"
+    timeout: float
+
+
+class NodeExit(NodeFailed):
+    """The actor, worker or process that ran the node was killed from outside."""
+
+    code = "node_exit"
+
+
+class StepTimeout(RunFailed):
+    """A step took longer than `step_timeout`."""
+
+    code = "step_timeout"
+
+
+class RunTimeout(RunFailed):
+    """A run took longer than `run_timeout`."""
+
+    code = "run_timeout"
+
+
+class RecursionLimit(RunFailed):
+    """The run took `recursion_limit` steps since the last call. The thread stays resumable."""
+
+    code = "recursion_limit"
+    limit: int
+
+
+class InvalidUpdate(RunFailed):
+    """A return that is no update, or two writers of a key that takes one value a step."""
+
+    code = "invalid_update"
+
+
+class UnknownChannel(InvalidUpdate):
+    """An update or input has a key that the schema lacks."""
+
+    code = "unknown_channel"
+
+
+class UnknownTarget(InvalidUpdate):
+    """A `goto`, `Send` or router names a node that the graph lacks."""
+
+    code = "unknown_target"
+
+
+class ReducerFailed(RunFailed):
+    """A reducer raised while a step was merged; the step's results are kept."""
+
+    code = "reducer_failed"
+
+
+class RouterFailed(RunFailed):
+    """A router raised after a step was merged; the step's results are kept."""
+
+    code = "router_failed"
+
+
+class InterruptWithoutCheckpointer(BeamWeaverError):
+    """`interrupt()` in a graph without a checkpointer: nobody could ever answer."""
+
+    code = "interrupt_without_checkpointer"
+
+
+class SerializationError(BeamWeaverError):
+    """A value that cannot be stored and read back exactly; `.path` and `.type_name` say where and what."""
+
+    code = "serialization_error"
+    path: str
+    type_name: str
+
+
+class DeserializationError(BeamWeaverError):
+    """A stored value that cannot be read back; `.path` and `.type_name` say where and what."""
+
+    code = "deserialization_error"
+    path: str
+
+
+class StoreError(BeamWeaverError):
+    """The store could not do what was asked."""
+
+    code = "store_error"
+
+
+class StoreUnavailable(StoreError):
+    """The path cannot be opened or written."""
+
+    code = "store_unavailable"
+
+
+class NotAStore(StoreError):
+    """The path holds something that BeamWeaver did not write."""
+
+    code = "not_a_store"
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version of BeamWeaver."""
+
+    code = "store_too_new"
+
+
+class StoreOwned(StoreError):
+    """Another process or runtime owns the store: `.pid`, `.host`, `.since` (UTC seconds)."""
+
+    code = "store_owned"
+    pid: int
+    host: str
+    since: float
+
+
+class OwnershipLost(StoreError):
+    """Another owner took the store or thread; this write was refused as a whole."""
+
+    code = "ownership_lost"
+
+
+class StoreConflict(StoreError):
+    """A record's sequence number is not the thread's next one; nothing was written."""
+
+    code = "store_conflict"
+
+
+class StoreDiffers(StoreError):
+    """A graph bound to one store was given to a runtime of another."""
+
+    code = "store_differs"
+
+
+class StoreOptionsDiffer(StoreError):
+    """One path was opened with two different sets of options in one process."""
+
+    code = "store_options_differ"
+
+
+class StoreFull(StoreError):
+    """The disk or the store's own limit is full."""
+
+    code = "store_full"
+
+
+class StoreBroken(StoreError):
+    """A disk sync failed: what is on the disk is unknown. The runtime ends; it is never retried."""
+
+    code = "store_broken"
+
+
+class CorruptRecord(StoreError):
+    """A stored record fails its checksum or cannot be decoded; `.key` names it."""
+
+    code = "corrupt_record"
+
+
+class AskTimeout(BeamWeaverError):
+    """`ask(timeout=)` ran out. The run goes on; `.receipt` names it."""
+
+    code = "ask_timeout"
+
+
+class RuntimeStopped(BeamWeaverError):
+    """The runtime ended while the call waited. The run is kept: `.run_id` names it."""
+
+    code = "runtime_stopped"
+
+
+class RuntimeFailed(BeamWeaverError):
+    """The runtime's supervision tree exceeded its restart budget; `.tree` shows what was up."""
+
+    code = "runtime_failed"
+
+
+class WorkersExhausted(BeamWeaverError):
+    """Too many workers are held by killed nodes that never returned."""
+
+    code = "workers_exhausted"
+
+
+class MissingExtra(BeamWeaverError):
+    """An optional dependency is missing; the message has the command that installs it."""
+
+    code = "missing_extra"
+
+
+class NodeError(Exception):
+    """A failure that a node declares, with a code of its own.
+
+    Args:
+        code: A short stable name, such as `"card_declined"`.
+        message: What happened.
+        retryable: Whether a retry policy may try again.
+
+    Example:
+        >>> NodeError("notification_unavailable", "the service is down", retryable=False).code
+        'notification_unavailable'
+    """
+
+    def __init__(self, code: str, message: str = "", *, retryable: bool = True) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.detail = message
+        self.retryable = retryable
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_node_error, (self.code, self.detail, self.retryable))
+
+
+def _rebuild_node_error(code: str, message: str, retryable: bool) -> NodeError:
+    return NodeError(code, message, retryable=retryable)

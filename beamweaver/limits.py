@@ -1,0 +1,60 @@
+"""Everything that can grow, and how far.
+
+A limit that is reached is said: by an error that names it, or by a warning in the log.
+
+Example:
+    >>> Limits(abandoned=8).abandoned
+    8
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["DEFAULT_LIMITS", "Limits"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of one runtime. Counts are numbers of things, sizes are bytes, times are seconds."""
+
+    thread_id_bytes: int = 256
+    """The longest thread id, in UTF-8 bytes."""
+    run_id_bytes: int = 128
+    """The longest run id, in UTF-8 bytes."""
+    run_names: int = 64
+    """How many run ids one run may be known by; beyond it a call is refused."""
+    sync_nodes_a_thread: int = 256
+    """How many sync nodes of one thread exist as actors at once; the others wait."""
+    queued_calls: int = 1_000
+    """How many calls may wait behind a running thread."""
+    inbox: int = 1_000
+    """How many durable messages a thread keeps."""
+    threads_running: int = 10_000
+    """How many thread actors a runtime holds at once with unfinished work; the others wait in the store."""
+    threads_idle: int = 10_000
+    """How many finished thread actors stay in memory; the oldest go first."""
+    tasks_a_step: int = 100_000
+    """How many tasks one step may have."""
+    value_bytes_warn: int = 1 << 20
+    """A stored value above this size is said once a node."""
+    value_bytes: int = 64 << 20
+    """A stored value above this size fails the node."""
+    value_depth: int = 200
+    """How deep a stored value may nest."""
+    group_commits: int = 512
+    """How many commits one store transaction holds."""
+    group_bytes: int = 16 << 20
+    """How many bytes one store transaction holds, unless a single commit is larger."""
+    abandoned: int = 64
+    """How many workers may be held by killed nodes that never returned."""
+    full_versions_every: int = 64
+    """After how many commits a checkpoint names the version of each channel again."""
+    recovery_batch: int = 256
+    """How many threads Recovery takes up before it looks again at what is due."""
+    crashes_without_commit: int = 3
+    """After how many crashes of a thread actor without a commit in between it is quarantined."""
+    owner_deaths: int = 2
+    """After how many deaths of its process without a commit a thread is a suspect."""
+
+
+DEFAULT_LIMITS = Limits()
