@@ -1,0 +1,367 @@
+"""What is stored: the structs of a thread's records.
+
+A thread is one ordered stream of records, numbered by `seq` from 0. A record either carries a
+**checkpoint** (a committed step: what changed, and which tasks come next) or only **entries** (what
+happened since, in the step that is not finished: results, failures, retries, questions, answers,
+continuations), or both. Loading a thread is: find the newest record with a checkpoint, then fold the
+records after it. A checkpoint supersedes the entry records before it; the commit that brings it
+removes them.
+
+Beside the stream stands one `ThreadRow` (graph, status, the current run), rewritten only when a call
+is admitted, when a run parks or ends, and when an owner takes the thread up.
+
+All structs are arrays in msgpack, so a field is never removed or moved; new ones are appended with a
+default. Values of channels are encoded by the codec before they come here; this module never looks
+into them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Answered",
+    "Asked",
+    "Checkpoint",
+    "Commit",
+    "Continued",
+    "Entry",
+    "FailureRow",
+    "Finished",
+    "InboxMessage",
+    "MergeFailed",
+    "Record",
+    "Retrying",
+    "RunRow",
+    "SendRow",
+    "StepFailed",
+    "TaskFailed",
+    "TaskRow",
+    "ThreadImage",
+    "ThreadRow",
+    "ThreadSummary",
+    "WriteRow",
+    "decode_record",
+    "decode_thread",
+    "encode_record",
+    "encode_thread",
+]
+
+WriteRow: TypeAlias = tuple[str, bytes, bool]
+"""A write: channel, encoded value, and whether it overwrites (bypasses the reducer)."""
+
+
+class SendRow(msgspec.Struct, array_like=True, frozen=True):
+    """A task planned by a `Send`: node, encoded overlay, seconds for one attempt or None."""
+
+    node: str
+    update: dict[str, bytes]
+    timeout: float | None = None
+
+
+class TaskRow(msgspec.Struct, array_like=True, frozen=True):
+    """A task of the next step. Its id follows from branch, step and path, unless `id` says otherwise.
+
+    `source` and `index` are set for a Send: the id of the task that sent it, and which of its Sends.
+    """
+
+    node: str
+    source: str | None = None
+    index: int = 0
+    update: dict[str, bytes] | None = None
+    timeout: float | None = None
+    id: str | None = None
+
+
+class FailureRow(msgspec.Struct, array_like=True, frozen=True):
+    """An exception as data; never rebuilt by import."""
+
+    code: str
+    type_name: str
+    message: str
+    traceback: str = ""
+
+
+class Finished(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """A task ended well: its writes in order, where it goes, what it sends.
+
+    `task` is the task's position in its step. `goto` is None without a goto (static edges are taken).
+    """
+
+    task: int
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+
+
+class TaskFailed(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """The last attempt of a task failed."""
+
+    task: int
+    attempt: int
+    failure: FailureRow
+
+
+class Retrying(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """An attempt failed and another is due `due_us` (UTC, microseconds) after a delay of `delay` seconds."""
+
+    task: int
+    attempt: int
+    due_us: int
+    delay: float
+    failure: FailureRow
+    first_attempt_us: int = 0
+
+
+class Asked(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """A task asks a question: its ordinal in the task or its key, and the encoded value."""
+
+    task: int
+    ordinal: int
+    key: str | None
+    value: bytes
+    id: str
+
+
+class Answered(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """A question of a task is answered."""
+
+    task: int
+    ordinal: int
+    key: str | None
+    value: bytes
+    id: str
+
+
+class Continued(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """A caller goes on with the step, perhaps with an amendment (encoded writes); begins a new era."""
+
+    run_id: str
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+
+
+class MergeFailed(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """The results of the step did not merge, or a router failed after they did."""
+
+    failure: FailureRow
+    node: str = ""
+
+
+class StepFailed(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """The step or run was stopped by a limit (step_timeout, run_timeout, recursion_limit, cancel)."""
+
+    failure: FailureRow
+    cut: tuple[int, ...] = ()
+
+
+Entry: TypeAlias = (
+    Finished | TaskFailed | Retrying | Asked | Answered | Continued | MergeFailed | StepFailed
+)
+
+
+class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
+    """A committed step.
+
+    Attributes:
+        step: Its number; never used twice in a branch.
+        source: `"input"` for an admission, `"loop"` for a step.
+        branch: The branch's id.
+        parent: The `seq` of the checkpoint before it, or -1.
+        writes: Each channel that changed and its encoded value.
+        versions: Channel -> `seq` of the record that holds its value, for all channels; None means: as
+            in the checkpoint before, with the channels of `writes` at this `seq`.
+        tasks: The tasks of the next step; empty when the run is complete.
+        next_step: The number of the next step.
+        joins: Join -> sources that arrived.
+        executed: Steps executed since the last caller's call.
+        run_id: The first name of the run that it belongs to.
+    """
+
+    step: int
+    source: str
+    branch: str
+    parent: int
+    writes: dict[str, bytes]
+    versions: dict[str, int] | None
+    tasks: tuple[TaskRow, ...]
+    next_step: int
+    joins: dict[str, tuple[str, ...]]
+    executed: int
+    run_id: str
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True):
+    """One record of a thread's stream; `at_us` is UTC in microseconds, for people, never for order."""
+
+    seq: int
+    epoch: int
+    at_us: int
+    checkpoint: Checkpoint | None = None
+    entries: tuple[Entry, ...] = ()
+
+
+StatusName: TypeAlias = Literal[
+    "accepted",
+    "running",
+    "sleeping",
+    "waiting",
+    "failed",
+    "cancelled",
+    "drained",
+    "quarantined",
+    "complete",
+]
+
+
+class RunRow(msgspec.Struct, array_like=True, frozen=True):
+    """The current run of a thread.
+
+    Attributes:
+        number: Counts the thread's runs from 1.
+        names: Every run id that was admitted to it, the first one first.
+        digest: Digest of the canonical encoding of its last input.
+        claimed_epoch: Store epoch in which a caller last admitted, joined or continued it.
+        taken_up_epoch: Store epoch of the last take-up of the run by an owner that did not admit it.
+        deaths: How many owners died over it without a commit in between.
+        deaths_seq: The `seq` at which `deaths` was counted; a later checkpoint makes it 0.
+        recursion_limit: The limit that the last call gave, or 0 for the graph's own.
+        started_us: When it was admitted (UTC microseconds).
+        answered: Ids of questions answered in this run.
+    """
+
+    number: int
+    names: tuple[str, ...]
+    digest: bytes
+    claimed_epoch: int
+    taken_up_epoch: int = 0
+    deaths: int = 0
+    deaths_seq: int = -1
+    recursion_limit: int = 0
+    started_us: int = 0
+    answered: tuple[str, ...] = ()
+
+
+class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
+    """The row of a thread: who began it, how it stands, its current run."""
+
+    thread_id: str
+    graph: str
+    version: int
+    fingerprint: str
+    branch: str
+    status: StatusName
+    run: RunRow
+    created_us: int
+    reason: str = ""
+
+
+class InboxMessage(msgspec.Struct, array_like=True, frozen=True):
+    """A durable message that waits for its turn: `number` is its place in the order of arrival."""
+
+    number: int
+    id: str
+    kind: str
+    run_id: str
+    payload: bytes
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """One atomic write of one thread: what the engine hands to the store.
+
+    Attributes:
+        thread_id: The thread.
+        incarnation: Of the actor that wrote it; an older one than the writer knows is stale.
+        record: The record, numbered with the thread's next `seq`.
+        clears: The `seq`s of entry records that the record's checkpoint supersedes.
+        thread: The thread's new row, where it changed.
+        run_names: Run ids to index: name -> run number.
+        run_ended: `(run number, seq of its last checkpoint)` when the run is complete.
+        inbox_put: Messages to keep.
+        inbox_drop: Numbers of messages that this record consumes.
+    """
+
+    thread_id: str
+    incarnation: int
+    record: Record
+    clears: tuple[int, ...] = ()
+    thread: ThreadRow | None = None
+    run_names: tuple[tuple[str, int], ...] = ()
+    run_ended: tuple[int, int] | None = None
+    inbox_put: tuple[InboxMessage, ...] = ()
+    inbox_drop: tuple[int, ...] = ()
+
+
+class ThreadImage(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a store has of the head of a thread, ready to be folded.
+
+    Attributes:
+        row: The thread's row.
+        checkpoint: The record that holds the newest checkpoint.
+        values: Channel -> encoded value at that checkpoint.
+        versions: Channel -> `seq` of the record that holds it.
+        since_full: How many checkpoints follow the last one with a full `versions`.
+        entries: The entry records after the checkpoint, oldest first.
+        next_seq: The number of the thread's next record.
+        inbox: The messages that wait, oldest first.
+    """
+
+    row: ThreadRow
+    checkpoint: Record
+    values: dict[str, bytes]
+    versions: dict[str, int]
+    since_full: int
+    entries: tuple[Record, ...]
+    next_seq: int
+    inbox: tuple[InboxMessage, ...] = ()
+
+
+class ThreadSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a listing."""
+
+    thread_id: str
+    graph: str
+    status: StatusName
+    run: RunRow
+
+
+_encoder = msgspec.msgpack.Encoder()
+_record_decoder = msgspec.msgpack.Decoder(Record)
+_thread_decoder = msgspec.msgpack.Decoder(ThreadRow)
+
+
+def encode_record(record: Record) -> bytes:
+    """A record as msgpack bytes.
+
+    Example:
+        >>> record = Record(seq=0, epoch=1, at_us=0)
+        >>> decode_record(encode_record(record)) == record
+        True
+    """
+    return _encoder.encode(record)
+
+
+def decode_record(data: bytes | memoryview) -> Record:
+    """A record from its bytes.
+
+    Raises:
+        msgspec.DecodeError: They are no record.
+    """
+    return _record_decoder.decode(data)
+
+
+def encode_thread(row: ThreadRow) -> bytes:
+    """A thread's row as msgpack bytes."""
+    return _encoder.encode(row)
+
+
+def decode_thread(data: bytes | memoryview) -> ThreadRow:
+    """A thread's row from its bytes.
+
+    Raises:
+        msgspec.DecodeError: They are no row.
+    """
+    return _thread_decoder.decode(data)
