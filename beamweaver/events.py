@@ -1,0 +1,125 @@
+"""What happens in a runtime, as typed events; logs, metrics and streams are subscribers.
+
+Example:
+    >>> event = TaskStarted(thread_id="t", task_id="a1", node="load", attempt=1)
+    >>> event.node
+    'load'
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+__all__ = [
+    "AttemptFailed",
+    "AttemptKilled",
+    "Event",
+    "RunAdmitted",
+    "RunEnded",
+    "StepCommitted",
+    "StoreTrouble",
+    "TaskAcknowledged",
+    "TaskStarted",
+    "ThreadQuarantined",
+    "ThreadRestarted",
+    "ThreadTakenUp",
+]
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    thread_id: str
+
+
+class RunAdmitted(_Event, frozen=True, kw_only=True):
+    """A run's input is durable."""
+
+    run_id: str
+
+
+class ThreadTakenUp(_Event, frozen=True, kw_only=True):
+    """An unfinished thread that a dead process left goes on here; `deaths` counts its lost owners."""
+
+    run_id: str
+    deaths: int
+
+
+class ThreadRestarted(_Event, frozen=True, kw_only=True):
+    """A thread's actor crashed and was started again from the last commit."""
+
+    reason: str
+
+
+class ThreadQuarantined(_Event, frozen=True, kw_only=True):
+    """A thread was set aside; `reason` tells why."""
+
+    reason: str
+
+
+class TaskStarted(_Event, frozen=True, kw_only=True):
+    """An attempt of a task begins."""
+
+    task_id: str
+    node: str
+    attempt: int
+
+
+class TaskAcknowledged(_Event, frozen=True, kw_only=True):
+    """A task's result is durable: the task never runs again."""
+
+    task_id: str
+    node: str
+
+
+class AttemptFailed(_Event, frozen=True, kw_only=True):
+    """An attempt failed; `retry_in` is seconds to the next one, or None when there is none."""
+
+    task_id: str
+    node: str
+    attempt: int
+    failure_code: str
+    message: str
+    retry_in: float | None
+
+
+class AttemptKilled(_Event, frozen=True, kw_only=True):
+    """A timed out or cancelled attempt has ended (`abandoned=False`), or was given up."""
+
+    task_id: str
+    abandoned: bool
+
+
+class StepCommitted(_Event, frozen=True, kw_only=True):
+    """A step is durable."""
+
+    step: int
+    checkpoint_id: str
+
+
+class RunEnded(_Event, frozen=True, kw_only=True):
+    """A run completed, failed, waits, was cancelled or drained, durably."""
+
+    run_id: str
+    status: str
+
+
+class StoreTrouble(_Event, frozen=True, kw_only=True):
+    """The store refused a commit; `message` tells."""
+
+    message: str
+
+
+Event: TypeAlias = (
+    RunAdmitted
+    | ThreadTakenUp
+    | ThreadRestarted
+    | ThreadQuarantined
+    | TaskStarted
+    | TaskAcknowledged
+    | AttemptFailed
+    | AttemptKilled
+    | StepCommitted
+    | RunEnded
+    | StoreTrouble
+)
