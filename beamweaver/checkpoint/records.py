@@ -24,6 +24,7 @@ import msgspec
 __all__ = [
     "Answered",
     "Asked",
+    "CallRow",
     "Checkpoint",
     "Commit",
     "Continued",
@@ -43,8 +44,10 @@ __all__ = [
     "ThreadRow",
     "ThreadSummary",
     "WriteRow",
+    "decode_call",
     "decode_record",
     "decode_thread",
+    "encode_call",
     "encode_record",
     "encode_thread",
 ]
@@ -259,6 +262,25 @@ class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
     reason: str = ""
 
 
+class CallRow(msgspec.Struct, array_like=True, frozen=True):
+    """A told call, as the inbox keeps it: what `payload` of an `InboxMessage` decodes to.
+
+    `answers` is a map from question id to encoded answer; the key `""` is an answer without an id.
+    """
+
+    kind: str
+    run_id: str
+    named: bool
+    recursion_limit: int
+    has_input: bool
+    digest: bytes
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+    answers: dict[str, bytes] | None = None
+    on_unfinished: str = "continue"
+
+
 class InboxMessage(msgspec.Struct, array_like=True, frozen=True):
     """A durable message that waits for its turn: `number` is its place in the order of arrival."""
 
@@ -331,6 +353,7 @@ class ThreadSummary(msgspec.Struct, frozen=True, kw_only=True):
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder = msgspec.msgpack.Decoder(Record)
 _thread_decoder = msgspec.msgpack.Decoder(ThreadRow)
+_call_decoder = msgspec.msgpack.Decoder(CallRow)
 
 
 def encode_record(record: Record) -> bytes:
@@ -365,3 +388,17 @@ def decode_thread(data: bytes | memoryview) -> ThreadRow:
         msgspec.DecodeError: They are no row.
     """
     return _thread_decoder.decode(data)
+
+
+def encode_call(row: CallRow) -> bytes:
+    """A told call as msgpack bytes."""
+    return _encoder.encode(row)
+
+
+def decode_call(data: bytes | memoryview) -> CallRow:
+    """A told call from its bytes.
+
+    Raises:
+        msgspec.DecodeError: They are none.
+    """
+    return _call_decoder.decode(data)

@@ -1,0 +1,376 @@
+"""Calls on a thread, and the table that says what each does (semantics 5)."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.errors import (
+    AlreadyAnswered,
+    AmbiguousResume,
+    BeamWeaverError,
+    InvalidCall,
+    NothingToContinue,
+    NothingToResume,
+    Quarantined,
+    ThreadBusy,
+    UnfinishedRun,
+    UnknownInterrupt,
+    WrongGraph,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from beamweaver.engine.state import Planned, Question, RunState, Write
+
+__all__ = ["Call", "CallKind", "Decision", "Prepared", "answers_for", "decide", "is_left"]
+
+UNFINISHED = ("accepted", "running", "sleeping", "drained")
+"""Stored statuses of a run that goes on by itself."""
+
+
+class CallKind(enum.Enum):
+    """The verbs of a thread."""
+
+    INVOKE = "invoke"
+    RESUME = "resume"
+    CONTINUE = "continue"
+    CANCEL = "cancel"
+    RELEASE = "release"
+
+
+class Prepared:
+    """An input, checked and encoded where it was given, so that its errors are raised there.
+
+    Attributes:
+        writes: Its update, in order.
+        goto: Nodes to run beside the step (an amendment), or in place of the entry edges (a start).
+        sends: The same for Sends.
+        digest: Of the canonical encoding; equal inputs have equal digests.
+    """
+
+    __slots__ = ("digest", "goto", "sends", "writes")
+
+    def __init__(
+        self,
+        writes: tuple[Write, ...],
+        digest: bytes,
+        goto: tuple[str, ...] | None = None,
+        sends: tuple[Planned, ...] = (),
+    ) -> None:
+        self.writes = writes
+        self.digest = digest
+        self.goto = goto
+        self.sends = sends
+
+    @property
+    def empty(self) -> bool:
+        """Whether it changes nothing, so that it is no amendment."""
+        return not self.writes and not self.sends and self.goto is None
+
+
+class Call:
+    """One call of a thread: what is asked, under which name, and who waits.
+
+    Attributes:
+        id: Unique; answers name it.
+        kind: The verb.
+        graph: The name of the graph that the caller means.
+        input: For INVOKE.
+        answer: For RESUME without a map: the encoded-and-decoded answer, else `NO_ANSWER`.
+        answers: For RESUME with a map: question id -> answer.
+        run_id: The name of the run that it starts, joins or continues.
+        named: Whether the caller gave `run_id` (else it was drawn).
+        waits: Whether somebody waits for the run's end; a told message does not.
+        on_busy: `"queue"` or `"reject"`.
+        on_unfinished: `"continue"`, `"reject"` or `"restart"`.
+        recursion_limit: Steps, or 0 for the graph's own.
+        again: It was handed to an earlier incarnation of the thread's actor, so it may have been admitted.
+        known_run: The number of an older run that has this name, where the store knows one.
+        message: Its number in the inbox, where it is a durable message.
+        run_timeout: Seconds for the run, or None for the graph's own.
+        step_timeout: Seconds for a step, or None for the graph's own.
+    """
+
+    __slots__ = (
+        "again",
+        "answer",
+        "answers",
+        "graph",
+        "id",
+        "input",
+        "kind",
+        "known_run",
+        "message",
+        "named",
+        "on_busy",
+        "on_unfinished",
+        "recursion_limit",
+        "run_id",
+        "run_timeout",
+        "step_timeout",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name
+        kind: CallKind,
+        graph: str,
+        run_id: str,
+        *,
+        input: Prepared | None = None,  # noqa: A002 - the field's name
+        answer: Any = None,
+        answers: Mapping[str, Any] | None = None,
+        named: bool = False,
+        waits: bool = True,
+        on_busy: str = "queue",
+        on_unfinished: str = "continue",
+        recursion_limit: int = 0,
+        run_timeout: float | None = None,
+        step_timeout: float | None = None,
+    ) -> None:
+        self.id = id
+        self.kind = kind
+        self.graph = graph
+        self.run_id = run_id
+        self.input = input
+        self.answer = answer
+        self.answers = answers
+        self.named = named
+        self.waits = waits
+        self.on_busy = on_busy
+        self.on_unfinished = on_unfinished
+        self.recursion_limit = recursion_limit
+        self.run_timeout = run_timeout
+        self.step_timeout = step_timeout
+        self.again = False
+        self.known_run: int | None = None
+        self.message: int | None = None
+
+
+class Decision(enum.Enum):
+    """What a call does to a thread as it stands."""
+
+    START = "start"
+    """A new run."""
+    RESTART = "restart"
+    """A new run in place of the unfinished one."""
+    JOIN = "join"
+    """It waits for the run as it is."""
+    GO_ON = "go on"
+    """A caller's continuation, perhaps with an amendment."""
+    TAKE_UP = "take up"
+    """The run of a dead process goes on; its counts hold."""
+    ANSWER = "answer"
+    """Answers to open questions, and a continuation."""
+    QUEUE = "queue"
+    """It waits until the run stops."""
+    REPORT = "report"
+    """It is told how the run stands; nothing runs."""
+    RECORDED = "recorded"
+    """It is told the recorded outcome of an older run."""
+    AMEND = "amend"
+    """The input is kept with the waiting run; nothing runs."""
+    CANCEL = "cancel"
+    """The running run is cancelled."""
+    RELEASE = "release"
+    """A quarantined thread may go on."""
+
+
+def decide(state: RunState, call: Call, *, active: bool, epoch: int) -> Decision:
+    """What `call` does, by the table of calls on an existing thread.
+
+    Args:
+        state: The thread.
+        call: The call.
+        active: Whether the run executes in this actor now.
+        epoch: The store epoch of this owner.
+
+    Raises:
+        CallRefused: The call cannot be taken; nothing has changed.
+    """
+    row = state.row
+    if row is None:
+        return _on_new(state, call)
+    if row.graph != call.graph:
+        raise WrongGraph(
+            f"thread {state.thread_id!r} belongs to graph {row.graph!r}, not to {call.graph!r}; "
+            "call it through that graph, or use another thread id",
+            thread_id=state.thread_id,
+            graph=row.graph,
+        )
+    if row.status == "quarantined":
+        if call.kind is CallKind.RELEASE:
+            return Decision.RELEASE
+        raise quarantined(state.thread_id, row.reason)
+    if call.kind is CallKind.RELEASE:
+        return Decision.REPORT
+    if call.kind is CallKind.CANCEL:
+        return Decision.CANCEL if active else Decision.REPORT
+    same_run = call.run_id in row.run.names
+    if not same_run and call.known_run is not None:
+        return Decision.RECORDED
+    if active:
+        return _on_running(state, call, same_run=same_run, epoch=epoch)
+    return _on_stopped(state, call, same_run=same_run, epoch=epoch)
+
+
+def quarantined(thread_id: str, reason: str) -> Quarantined:
+    """The refusal of a call on a quarantined thread."""
+    return Quarantined(
+        f"thread {thread_id!r} is quarantined: {reason}; release() it when the cause is mended",
+        thread_id=thread_id,
+        reason=reason,
+    )
+
+
+def _on_new(state: RunState, call: Call) -> Decision:
+    thread_id = state.thread_id
+    if call.kind is CallKind.INVOKE and call.input is not None:
+        return Decision.START
+    if call.kind is CallKind.RESUME:
+        raise NothingToResume(
+            f"thread {thread_id!r} does not exist, so no question is open; invoke it with an input",
+            thread_id=thread_id,
+        )
+    raise NothingToContinue(
+        f"thread {thread_id!r} does not exist, so there is nothing to continue; give an input",
+        thread_id=thread_id,
+    )
+
+
+def _on_running(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
+    if call.kind is CallKind.CONTINUE or same_run:
+        return Decision.JOIN
+    if call.kind is CallKind.INVOKE and _same_call(state, call, epoch):
+        return Decision.JOIN
+    if call.on_busy == "reject":
+        raise ThreadBusy(
+            f"thread {state.thread_id!r} runs (run {state.run.names[0]!r}) and the call said "
+            "on_busy='reject'; wait for the run, or use on_busy='queue'",
+            thread_id=state.thread_id,
+            run_id=state.run.names[0],
+        )
+    return Decision.QUEUE
+
+
+def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
+    if call.again and same_run:
+        # Admitted before its actor died: it is owed the outcome, not another try.
+        return Decision.TAKE_UP if state.status in UNFINISHED else Decision.REPORT
+    if state.status == "complete":
+        return _on_complete(state, call, same_run=same_run, epoch=epoch)
+    if call.kind is CallKind.RESUME:
+        return _on_answer(state)
+    if call.kind is CallKind.CONTINUE:
+        return _go_on(state)
+    if call.on_unfinished == "reject" and not same_run:
+        raise UnfinishedRun(
+            f"thread {state.thread_id!r} has an unfinished run ({state.status}) and the call said "
+            "on_unfinished='reject'; continue it with invoke(None), or use 'restart'",
+            thread_id=state.thread_id,
+            status=state.status,
+        )
+    if call.on_unfinished == "restart" and not same_run:
+        return Decision.RESTART
+    joins = same_run or _same_digest(state, call)
+    if joins or call.input is None or call.input.empty:
+        return _go_on(state)
+    return Decision.AMEND if state.status == "waiting" else Decision.GO_ON
+
+
+def _go_on(state: RunState) -> Decision:
+    if state.status == "waiting":
+        return Decision.REPORT
+    return Decision.TAKE_UP if state.status in UNFINISHED else Decision.GO_ON
+
+
+def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
+    if same_run or call.kind is CallKind.CONTINUE:
+        return Decision.REPORT
+    if call.kind is CallKind.RESUME:
+        _refuse_answered(state, call)
+        raise NothingToResume(
+            f"thread {state.thread_id!r} is complete and no question is open; invoke it with an "
+            "input to begin a new run",
+            thread_id=state.thread_id,
+        )
+    return Decision.REPORT if _same_call(state, call, epoch) else Decision.START
+
+
+def _on_answer(state: RunState) -> Decision:
+    if any(task.open_questions for task in state.step.tasks):
+        return Decision.ANSWER
+    if state.status in UNFINISHED:
+        return Decision.TAKE_UP
+    raise NothingToResume(
+        f"thread {state.thread_id!r} is {state.status} and no question is open; go on with invoke(None)",
+        thread_id=state.thread_id,
+        status=state.status,
+    )
+
+
+def is_left(state: RunState, epoch: int) -> bool:
+    """Whether a dead process left the run and no caller of this one has claimed it."""
+    run = state.run
+    if run.claimed_epoch >= epoch:
+        return False
+    return state.status in UNFINISHED or run.taken_up_epoch == epoch
+
+
+def _same_digest(state: RunState, call: Call) -> bool:
+    return call.input is not None and not call.named and call.input.digest == state.run.digest
+
+
+def _same_call(state: RunState, call: Call, epoch: int) -> bool:
+    """An equal input on a run that a dead process left: the same call, made again."""
+    return _same_digest(state, call) and is_left(state, epoch)
+
+
+def _refuse_answered(state: RunState, call: Call) -> None:
+    for id_ in call.answers or ():
+        if id_ in state.run.answered:
+            raise AlreadyAnswered(
+                f"question {id_!r} of thread {state.thread_id!r} was answered before; "
+                "nothing was changed",
+                thread_id=state.thread_id,
+                interrupt_id=id_,
+            )
+
+
+def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
+    """Which questions the call answers: `(task position, question, answer)`.
+
+    Raises:
+        AmbiguousResume: One answer, several open questions.
+        UnknownInterrupt: A question id that is not open.
+        AlreadyAnswered: A question id that was answered before.
+        InvalidCall: A map without an entry.
+    """
+    open_ = {q.id: (task.position, q) for task in state.step.tasks for q in task.open_questions}
+    listing = ", ".join(f"{id_} ({q.value!r})" for id_, (_p, q) in open_.items())
+    if call.answers is None:
+        if len(open_) > 1:
+            raise AmbiguousResume(
+                f"thread {state.thread_id!r} has {len(open_)} open questions and one answer was given; "
+                f"give a map from id to answer: {listing}",
+                thread_id=state.thread_id,
+                interrupts=tuple(open_),
+            )
+        ((position, question),) = open_.values()
+        return [(position, question, call.answer)]
+    if not call.answers:
+        raise InvalidCall("the map of answers is empty; give at least one", thread_id=state.thread_id)
+    _refuse_answered(state, call)
+    for id_ in call.answers:
+        if id_ not in open_:
+            raise UnknownInterrupt(
+                f"thread {state.thread_id!r} has no open question {id_!r}; open: {listing}",
+                thread_id=state.thread_id,
+                interrupt_id=id_,
+            )
+    return [(*open_[id_], answer) for id_, answer in call.answers.items()]
+
+

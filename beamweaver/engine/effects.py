@@ -1,0 +1,212 @@
+"""What the machine asks its driver to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import Commit
+    from beamweaver.engine.calls import Call
+    from beamweaver.engine.state import Question, Task
+    from beamweaver.events import Event
+    from beamweaver.graph.compiled import Branch, NodeSpec
+    from beamweaver.types import Outcome
+
+__all__ = [
+    "Admitted",
+    "Attempt",
+    "CancelAttempt",
+    "CancelTransition",
+    "DropTimer",
+    "Effect",
+    "Publish",
+    "Reply",
+    "ReplyRecorded",
+    "SetTimer",
+    "StartAttempt",
+    "StartTransition",
+    "Transition",
+    "WriteCommit",
+]
+
+
+class Attempt:
+    """One try of a task; it is its own token: a result of any other attempt is refused.
+
+    `view` is the node's own shallow copy of the state; `questions` are those of earlier attempts, with
+    their answers.
+    """
+
+    __slots__ = (
+        "first_us",
+        "node",
+        "number",
+        "position",
+        "questions",
+        "step",
+        "task",
+        "task_id",
+        "timeout",
+        "view",
+    )
+
+    def __init__(
+        self,
+        task: Task,
+        node: NodeSpec,
+        task_id: str,
+        step: int,
+        view: dict[str, Any],
+        timeout: float | None,
+    ) -> None:
+        self.task = task
+        self.node = node
+        self.task_id = task_id
+        self.step = step
+        self.position = task.position
+        self.number = task.failures + 1
+        self.view = view
+        self.timeout = timeout
+        self.questions: list[Question] = task.questions or []
+        self.first_us = task.first_us
+
+
+class Transition:
+    """The routers of a merged step, to be run as one attempt; its own token."""
+
+    __slots__ = ("routers", "step", "timeout", "view")
+
+    def __init__(
+        self,
+        routers: list[tuple[Task, Branch]],
+        step: int,
+        view: dict[str, Any],
+        timeout: float | None,
+    ) -> None:
+        self.routers = routers
+        self.step = step
+        self.view = view
+        self.timeout = timeout
+
+
+class StartAttempt:
+    """Run a node; answer with `succeeded`, `failed`, `asked` or `lost`."""
+
+    __slots__ = ("attempt",)
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+
+
+class CancelAttempt:
+    """Stop an attempt: fence it, kill its body. With `wait`, tell `lost` when the body has ended."""
+
+    __slots__ = ("attempt", "wait")
+
+    def __init__(self, attempt: Attempt, *, wait: bool) -> None:
+        self.attempt = attempt
+        self.wait = wait
+
+
+class StartTransition:
+    """Run the routers; answer with `routed` or `routing_failed`."""
+
+    __slots__ = ("transition",)
+
+    def __init__(self, transition: Transition) -> None:
+        self.transition = transition
+
+
+class CancelTransition:
+    """Stop the routers."""
+
+    __slots__ = ("transition",)
+
+    def __init__(self, transition: Transition) -> None:
+        self.transition = transition
+
+
+class WriteCommit:
+    """Make this durable; answer with `acknowledged` or `commit_failed`."""
+
+    __slots__ = ("commit",)
+
+    def __init__(self, commit: Commit) -> None:
+        self.commit = commit
+
+
+class SetTimer:
+    """Call `fired(key)` after `delay` seconds."""
+
+    __slots__ = ("delay", "key")
+
+    def __init__(self, key: tuple[Any, ...], delay: float) -> None:
+        self.key = key
+        self.delay = delay
+
+
+class DropTimer:
+    """The timer `key` is not needed any more."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        self.key = key
+
+
+class Admitted:
+    """The call is durable: it starts, joins or continues the run named `run_id`, or waits in the inbox."""
+
+    __slots__ = ("call", "run_id")
+
+    def __init__(self, call: Call, run_id: str) -> None:
+        self.call = call
+        self.run_id = run_id
+
+
+class Reply:
+    """The call's outcome, or the error that refuses it or that its run failed with."""
+
+    __slots__ = ("call", "error", "outcome")
+
+    def __init__(
+        self, call: Call, outcome: Outcome | None = None, error: Exception | None = None
+    ) -> None:
+        self.call = call
+        self.outcome = outcome
+        self.error = error
+
+
+class ReplyRecorded:
+    """Answer the call with the recorded outcome of an older run, or the error that there is none."""
+
+    __slots__ = ("call", "number")
+
+    def __init__(self, call: Call, number: int) -> None:
+        self.call = call
+        self.number = number
+
+
+class Publish:
+    """Tell an event to those who listen."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+
+
+Effect: TypeAlias = (
+    StartAttempt
+    | CancelAttempt
+    | StartTransition
+    | CancelTransition
+    | WriteCommit
+    | SetTimer
+    | DropTimer
+    | Admitted
+    | Reply
+    | ReplyRecorded
+    | Publish
+)
+

@@ -1,0 +1,44 @@
+"""What the engine may ask of the world."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from beamweaver.limits import Limits
+
+__all__ = ["Env"]
+
+
+class Env(Protocol):
+    """Clock, chance, ids and encoding, injected."""
+
+    epoch: int
+    """The store epoch of this owner."""
+    incarnation: int
+    """Of the thread's actor."""
+    limits: Limits
+    publishing: bool
+    """Whether anyone listens to events; without listeners none are made."""
+    keeps: bool
+    """Whether the thread outlives its call (a checkpointer was given)."""
+
+    def now_us(self) -> int:
+        """UTC in microseconds."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    def new_id(self) -> str:
+        """A new unique id."""
+
+    def encode(self, channel: str, value: Any) -> bytes:
+        """A channel's value as bytes; `SerializationError` with the path when it cannot be kept."""
+
+    def decode(self, channel: str, data: bytes) -> Any:
+        """A channel's value from its bytes."""
+
+    def encode_any(self, value: Any) -> bytes:
+        """Any value (a question, an answer) as bytes."""
+
+    def decode_any(self, data: bytes) -> Any:
+        """Any value from its bytes."""

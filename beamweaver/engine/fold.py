@@ -1,0 +1,46 @@
+"""A thread's state from what the store has of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamweaver.engine.rows import apply_entry, task_of
+from beamweaver.engine.state import OpenStep, RunState
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import Record, ThreadImage
+    from beamweaver.engine.env import Env
+
+__all__ = ["fold"]
+
+
+def fold(image: ThreadImage, env: Env) -> RunState:
+    """The state that the records say: newest checkpoint, then each entry after it.
+
+    Raises:
+        DeserializationError: A stored value cannot be read back.
+    """
+    checkpoint = image.checkpoint.checkpoint
+    assert checkpoint is not None, "an image begins at a checkpoint"
+    state = RunState(image.row.thread_id)
+    state.row = image.row
+    state.branch = checkpoint.branch
+    state.values = {name: env.decode(name, data) for name, data in image.values.items()}
+    state.versions = dict(image.versions)
+    state.since_full = image.since_full
+    state.checkpoint_seq = image.checkpoint.seq
+    state.parent_seq = checkpoint.parent
+    state.joins = dict(checkpoint.joins)
+    state.executed = checkpoint.executed
+    state.step = OpenStep(checkpoint.next_step, [task_of(row, env) for row in checkpoint.tasks])
+    _apply(state, image.checkpoint, env)
+    for record in image.entries:
+        _apply(state, record, env)
+        state.entry_seqs.append(record.seq)
+    state.seq = image.next_seq
+    return state
+
+
+def _apply(state: RunState, record: Record, env: Env) -> None:
+    for entry in record.entries:
+        apply_entry(state, entry, env)

@@ -1,0 +1,212 @@
+"""How a step's results become the next state.
+
+The order is that of the tasks, never that of completion: pulls in declaration order, then Sends by source
+task and index. Amendments of a continued step stand where they came: results finished before the first
+one, that amendment, results finished before the next, and so on. An amendment never conflicts, and wins
+over the results before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.errors import InvalidUpdate, ReducerFailed
+from beamweaver.graph.channels import MISSING
+
+if TYPE_CHECKING:
+    from beamweaver.engine.state import OpenStep, Result, Task, Write
+    from beamweaver.graph.channels import Channel
+    from beamweaver.graph.compiled import CompiledGraph
+
+__all__ = ["Merged", "merge"]
+
+
+class Merged:
+    """A merged state: all values, and the encoding of each that changed (None: not encoded yet)."""
+
+    __slots__ = ("changed", "values")
+
+    def __init__(self, values: dict[str, Any], changed: dict[str, bytes | None]) -> None:
+        self.values = values
+        self.changed = changed
+
+
+class _Item:
+    """A write with who made it; `node` is None for an amendment."""
+
+    __slots__ = ("node", "position", "write")
+
+    def __init__(self, write: Write, node: str | None, position: int) -> None:
+        self.write = write
+        self.node = node
+        self.position = position
+
+
+def merge(
+    graph: CompiledGraph, base: dict[str, Any], step: OpenStep, before_era: int | None = None
+) -> Merged:
+    """The state after the finished results and amendments of a step.
+
+    Args:
+        graph: Whose channels say how.
+        base: The committed state; never changed.
+        step: The open step.
+        before_era: Only results that finished before this continuation (what a continued task sees).
+
+    Raises:
+        InvalidUpdate: Two tasks wrote one last-value channel, or one task wrote it twice.
+        ReducerFailed: A reducer raised.
+    """
+    tasks = step.tasks
+    if not step.amendments and before_era is None and len(tasks) == 1:
+        return _merge_one(graph, base, tasks[0])
+    values = dict(base)
+    changed: dict[str, bytes | None] = {}
+    for name, items in _by_channel(_ordered(step, before_era)).items():
+        channel = graph.channel(name)
+        if channel.reducer is None:
+            write = _last_value(name, items)
+            values[name] = write.value
+            changed[name] = write.data
+        else:
+            values[name] = _reduce(channel, values.get(name, MISSING), items)
+            changed[name] = None
+    return Merged(values, changed)
+
+
+def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged:
+    """The same for the plain case: one task, no amendment, one write a channel."""
+    assert task.result is not None, f"task {task.node!r} has no result to merge"
+    values = dict(base)
+    changed: dict[str, bytes | None] = {}
+    for write in task.result.writes:
+        name = write.channel
+        channel = graph.channel(name)
+        if name in changed or write.overwrite:
+            return _merge_slowly(graph, base, task.result, task)
+        if channel.reducer is None:
+            values[name] = write.value
+            changed[name] = write.data
+        else:
+            item = _Item(write, task.node, 0)
+            values[name] = _reduce(channel, values.get(name, MISSING), [item])
+            changed[name] = None
+    return Merged(values, changed)
+
+
+def _merge_slowly(
+    graph: CompiledGraph, base: dict[str, Any], result: Result, task: Task
+) -> Merged:
+    values = dict(base)
+    changed: dict[str, bytes | None] = {}
+    items = [_Item(write, task.node, task.position) for write in result.writes]
+    for name, group in _by_channel(items).items():
+        channel = graph.channel(name)
+        if channel.reducer is None:
+            write = _last_value(name, group)
+            values[name], changed[name] = write.value, write.data
+        else:
+            values[name] = _reduce(channel, values.get(name, MISSING), group)
+            changed[name] = None
+    return Merged(values, changed)
+
+
+def _ordered(step: OpenStep, before_era: int | None) -> list[_Item]:
+    """All writes of the step in merge order."""
+    limit = step.era + 1 if before_era is None else before_era
+    done = [t for t in step.tasks if t.result is not None and t.result.era < limit]
+    items: list[_Item] = []
+    lower = 0
+    for amendment in step.amendments:
+        items.extend(_of_tasks(done, lower, amendment.era))
+        if before_era is None or amendment.era <= before_era:
+            items.extend(_Item(write, None, -1) for write in amendment.writes)
+        lower = amendment.era
+    items.extend(_of_tasks(done, lower, limit))
+    return items
+
+
+def _of_tasks(done: list[Task], low: int, high: int) -> list[_Item]:
+    return [
+        _Item(write, task.node, task.position)
+        for task in done
+        if task.result is not None and low <= task.result.era < high
+        for write in task.result.writes
+    ]
+
+
+def _by_channel(items: list[_Item]) -> dict[str, list[_Item]]:
+    groups: dict[str, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(item.write.channel, []).append(item)
+    return groups
+
+
+def _last_value(name: str, items: list[_Item]) -> Write:
+    """The write that stands; tasks may not compete for it."""
+    items = _after_amended_overwrite(items)
+    by_tasks = [item for item in items if item.node is not None]
+    forced = [item for item in by_tasks if item.write.overwrite]
+    _at_most_one(name, forced, "Overwrite")
+    if not forced:
+        _at_most_one(name, by_tasks, "value")
+    standing = [item for item in items if item.node is None or not forced or item.write.overwrite]
+    return standing[-1].write
+
+
+def _reduce(channel: Channel, current: Any, items: list[_Item]) -> Any:
+    """The reducer over the current value and the writes, in order."""
+    items = _after_amended_overwrite(items)
+    forced = [item for item in items if item.write.overwrite and item.node is not None]
+    _at_most_one(channel.name, forced, "Overwrite")
+    if forced:
+        items = [item for item in items if item.node is None or item.write.overwrite]
+    updates: list[Any] = []
+    for item in items:
+        if item.write.overwrite:
+            current, updates = item.write.value, []
+        else:
+            updates.append(item.write.value)
+    if not updates:
+        return current
+    try:
+        return channel.fold(current, updates)
+    except Exception as error:  # noqa: BLE001 - a reducer is user code
+        nodes = sorted({item.node for item in items if item.node is not None}) or ["the input"]
+        raise ReducerFailed(
+            f"the reducer of {channel.name!r} raised {type(error).__name__}: {error} while the "
+            f"updates of {', '.join(nodes)} were merged; their results are kept, continue the "
+            "thread when the reducer is mended",
+            channel=channel.name,
+            nodes=tuple(nodes),
+        ) from error
+
+
+def _after_amended_overwrite(items: list[_Item]) -> list[_Item]:
+    """An amendment's Overwrite replaces all that came before it."""
+    for index in range(len(items) - 1, -1, -1):
+        if items[index].node is None and items[index].write.overwrite:
+            return items[index:]
+    return items
+
+
+def _at_most_one(name: str, items: list[_Item], what: str) -> None:
+    if len(items) < 2:
+        return
+    nodes = [str(item.node) for item in items]
+    if items[0].position == items[1].position:
+        raise InvalidUpdate(
+            f"node {nodes[0]!r} gave two {what}s for {name!r} in one return; a key without a reducer "
+            "takes one a step: return one, or give the key a reducer (Annotated[T, fn])",
+            channel=name,
+            nodes=tuple(nodes),
+        )
+    who = " and ".join(repr(node) for node in dict.fromkeys(nodes))
+    if len(set(nodes)) == 1:
+        who = f"{len(items)} tasks of {nodes[0]!r}"
+    raise InvalidUpdate(
+        f"{who} wrote {name!r} in one step; a key without a reducer takes one {what} a step: give "
+        f"it a reducer (Annotated[T, fn] or add_reducer({name!r}, fn)), or let one of them write it",
+        channel=name,
+        nodes=tuple(dict.fromkeys(nodes)),
+    )

@@ -1,0 +1,117 @@
+"""Which tasks come next: edges, joins, gotos, routers and Sends of a finished step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamweaver.engine.state import Planned, Task
+from beamweaver.types import END, START
+
+if TYPE_CHECKING:
+    from beamweaver.engine.state import OpenStep, RunState
+    from beamweaver.graph.compiled import Branch, CompiledGraph
+
+__all__ = ["Route", "Routes", "branches_to_take", "plan"]
+
+
+class Route:
+    """What the routers of one task chose."""
+
+    __slots__ = ("sends", "targets")
+
+    def __init__(self, targets: tuple[str, ...], sends: tuple[Planned, ...]) -> None:
+        self.targets = targets
+        self.sends = sends
+
+
+Routes = dict[int, list[Route]]
+"""Position of a task -> what each of its routers chose."""
+
+
+def branches_to_take(graph: CompiledGraph, step: OpenStep) -> list[tuple[Task, Branch]]:
+    """The routers that must run before the next tasks are known, in task order."""
+    if not graph.branches:
+        return []
+    return [
+        (task, branch)
+        for task in step.tasks
+        if task.result is not None and task.result.goto is None
+        for branch in graph.branches.get(task.node, ())
+    ]
+
+
+def plan(
+    graph: CompiledGraph, state: RunState, routes: Routes
+) -> tuple[list[Task], dict[str, tuple[str, ...]]]:
+    """The tasks of the next step in their order, and the joins as they then stand.
+
+    A node runs once however many edges lead to it; every Send is a task of its own. Pulls come in
+    declaration order, Sends by source task and index.
+    """
+    step = state.step
+    if len(step.tasks) == 1 and not routes and not step.amendments:
+        fast = _plan_line(graph, state, step.tasks[0])
+        if fast is not None:
+            return fast
+    pulled: set[str] = set()
+    sends: list[Task] = []
+    joins = state.joins
+    for task in step.tasks:
+        assert task.result is not None, f"task {task.node!r} is not finished"
+        task_sends = list(task.result.sends)
+        if task.result.goto is not None:
+            pulled.update(task.result.goto)
+        else:
+            pulled.update(graph.edges.get(task.node, ()))
+            joins = _arrive(graph, task.node, joins, pulled)
+            for route in routes.get(task.position, ()):
+                pulled.update(route.targets)
+                task_sends.extend(route.sends)
+        if task_sends:
+            sends.extend(_send_tasks(state.id_of(task), task_sends))
+    for amendment in step.amendments:
+        pulled.update(amendment.goto or ())
+        source = f"amendment:{step.number}:{amendment.era}"
+        sends.extend(_send_tasks(source, amendment.sends))
+    pulled.discard(END)
+    order = sorted(pulled, key=lambda name: graph.nodes[name].index)
+    return [Task(name) for name in order] + sends, joins
+
+
+def _plan_line(
+    graph: CompiledGraph, state: RunState, task: Task
+) -> tuple[list[Task], dict[str, tuple[str, ...]]] | None:
+    """One task with static edges to at most one node and nothing else; None if it is more than that."""
+    result = task.result
+    if result is None or result.goto is not None or result.sends or task.node in graph.joins:
+        return None
+    targets = graph.edges.get(task.node, ())
+    if len(targets) > 1:
+        return None
+    return [Task(name) for name in targets], state.joins
+
+
+def _arrive(
+    graph: CompiledGraph, node: str, joins: dict[str, tuple[str, ...]], pulled: set[str]
+) -> dict[str, tuple[str, ...]]:
+    """The joins after `node` ended well; a full one fires into `pulled` and is empty again."""
+    if node == START:
+        return joins
+    for join in graph.joins.get(node, ()):
+        arrived = joins.get(join.key, ())
+        if node not in arrived:
+            arrived = (*arrived, node)
+        joins = dict(joins)
+        if len(arrived) == len(join.sources):
+            joins.pop(join.key, None)
+            pulled.add(join.target)
+        else:
+            joins[join.key] = arrived
+    return joins
+
+
+def _send_tasks(source: str, sends: list[Planned] | tuple[Planned, ...]) -> list[Task]:
+    return [
+        Task(send.node, source, index, send.update, send.data, send.timeout)
+        for index, send in enumerate(sends)
+    ]

@@ -1,0 +1,173 @@
+"""State to stored rows, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamweaver.checkpoint.records import (
+    Answered,
+    Asked,
+    Continued,
+    Finished,
+    MergeFailed,
+    Retrying,
+    SendRow,
+    StepFailed,
+    TaskFailed,
+    TaskRow,
+    WriteRow,
+)
+from beamweaver.engine.state import (
+    Amendment,
+    Planned,
+    Question,
+    Result,
+    Task,
+    Write,
+    failure_of,
+    row_of,
+)
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import Entry
+    from beamweaver.engine.env import Env
+    from beamweaver.engine.state import RunState
+
+__all__ = ["apply_entry", "finished_row", "retry_row", "sends_of", "task_of", "task_row"]
+
+
+def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
+    """Writes as they are stored."""
+    return tuple([(w.channel, w.data, w.overwrite) for w in writes])
+
+
+def send_rows(sends: tuple[Planned, ...]) -> tuple[SendRow, ...]:
+    """Sends as they are stored."""
+    return tuple([SendRow(s.node, s.data, s.timeout) for s in sends])
+
+
+def finished_row(task: Task) -> Finished:
+    """A finished task as it is stored."""
+    result = task.result
+    assert result is not None, f"task {task.node!r} is not finished"
+    return Finished(task.position, write_rows(result.writes), result.goto, send_rows(result.sends))
+
+
+def retry_row(task: Task) -> Retrying:
+    """A task that waits for its next attempt, as it is stored."""
+    assert task.failure is not None, f"task {task.node!r} has no failure to retry"
+    return Retrying(
+        task.position, task.failures, task.due_us, task.delay, row_of(task.failure), task.first_us
+    )
+
+
+def task_row(task: Task) -> TaskRow:
+    """A planned task as it is stored."""
+    if task.source is None:
+        return TaskRow(task.node)
+    return TaskRow(task.node, task.source, task.index, task.update_data, task.timeout)
+
+
+def task_of(row: TaskRow, env: Env) -> Task:
+    """A planned task from its row."""
+    update = None
+    if row.update is not None:
+        update = {key: env.decode(key, data) for key, data in row.update.items()}
+    return Task(row.node, row.source, row.index, update, row.update, row.timeout)
+
+
+def writes_of(rows: tuple[WriteRow, ...], env: Env) -> tuple[Write, ...]:
+    """Writes from their rows."""
+    return tuple(
+        Write(channel, env.decode(channel, data), data, overwrite)
+        for channel, data, overwrite in rows
+    )
+
+
+def sends_of(rows: tuple[SendRow, ...], env: Env) -> tuple[Planned, ...]:
+    """Sends from their rows."""
+    return tuple(
+        Planned(
+            row.node,
+            {key: env.decode(key, data) for key, data in row.update.items()},
+            row.update,
+            row.timeout,
+        )
+        for row in rows
+    )
+
+
+def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
+    """Fold one stored entry into the open step."""
+    match entry:
+        case Finished():
+            _finish(state, entry, env)
+        case TaskFailed():
+            task = state.step.tasks[entry.task]
+            task.failures = entry.attempt
+            task.failure = failure_of(entry.failure, task.node, state.id_of(task), entry.attempt)
+            task.due_us = 0
+        case Retrying():
+            _retry(state, entry)
+        case Asked():
+            _ask(state, entry, env)
+        case Answered():
+            _answer(state, entry, env)
+        case Continued():
+            continue_step(state, _amendment(entry, env))
+        case MergeFailed():
+            state.step.failure = failure_of(entry.failure, entry.node, "", 1)
+        case StepFailed():
+            state.step.failure = failure_of(entry.failure, "", "", 1)
+
+
+def continue_step(state: RunState, amendment: Amendment | None) -> None:
+    """A caller goes on: a new era of the step, fresh counts, failed tasks may run again."""
+    step = state.step
+    step.era += 1
+    step.failure = None
+    state.executed = 0
+    if amendment is not None:
+        amendment.era = step.era
+        step.amendments.append(amendment)
+    for task in step.tasks:
+        if task.result is None:
+            task.clear_failure()
+
+
+def _amendment(entry: Continued, env: Env) -> Amendment | None:
+    if not entry.writes and entry.goto is None and not entry.sends:
+        return None
+    return Amendment(writes_of(entry.writes, env), entry.goto, sends_of(entry.sends, env))
+
+
+def _finish(state: RunState, entry: Finished, env: Env) -> None:
+    task = state.step.tasks[entry.task]
+    task.result = Result(
+        writes_of(entry.writes, env), entry.goto, sends_of(entry.sends, env), state.step.era
+    )
+    task.failure = None
+    task.due_us = 0
+
+
+def _retry(state: RunState, entry: Retrying) -> None:
+    task = state.step.tasks[entry.task]
+    task.failures = entry.attempt
+    task.due_us = entry.due_us
+    task.delay = entry.delay
+    task.first_us = entry.first_attempt_us
+    task.failure = None
+
+
+def _ask(state: RunState, entry: Asked, env: Env) -> None:
+    task = state.step.tasks[entry.task]
+    value = env.decode_any(entry.value)
+    question = Question(entry.id, entry.ordinal, entry.key, value, entry.value)
+    task.questions = [*(task.questions or ()), question]
+
+
+def _answer(state: RunState, entry: Answered, env: Env) -> None:
+    for question in state.step.tasks[entry.task].questions or ():
+        if question.id == entry.id:
+            question.answer = env.decode_any(entry.value)
+            question.answered = True

@@ -1,0 +1,243 @@
+"""The durable state of a thread: what a record changes, and nothing else.
+
+`RunState` holds exactly what the store holds, decoded. The machine changes it only together with a record
+that says the same, so that folding the records again gives the same state (`fold.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beamweaver.checkpoint.records import FailureRow, RunRow, StatusName, ThreadRow
+from beamweaver.engine.ids import task_id
+from beamweaver.types import Failure
+
+__all__ = ["Amendment", "OpenStep", "Planned", "Question", "Result", "RunState", "Task", "Write"]
+
+
+class Write:
+    """One write of a task or amendment: the value, and its encoding."""
+
+    __slots__ = ("channel", "data", "overwrite", "value")
+
+    def __init__(self, channel: str, value: Any, data: bytes, overwrite: bool = False) -> None:
+        self.channel = channel
+        self.value = value
+        self.data = data
+        self.overwrite = overwrite
+
+
+class Planned:
+    """A Send: the node, the overlay that its task sees, and the overlay's encoding."""
+
+    __slots__ = ("data", "node", "timeout", "update")
+
+    def __init__(
+        self, node: str, update: dict[str, Any], data: dict[str, bytes], timeout: float | None
+    ) -> None:
+        self.node = node
+        self.update = update
+        self.data = data
+        self.timeout = timeout
+
+
+class Result:
+    """What a finished task gave. `era` counts the continuations of its step before it finished."""
+
+    __slots__ = ("era", "goto", "sends", "writes")
+
+    def __init__(
+        self,
+        writes: tuple[Write, ...],
+        goto: tuple[str, ...] | None = None,
+        sends: tuple[Planned, ...] = (),
+        era: int = 0,
+    ) -> None:
+        self.writes = writes
+        self.goto = goto
+        self.sends = sends
+        self.era = era
+
+
+class Amendment(Result):
+    """A caller's update to an unfinished step; its `era` is the one that it begins."""
+
+    __slots__ = ()
+
+
+class Question:
+    """A question of a task: open until it has an answer."""
+
+    __slots__ = ("answer", "answered", "data", "id", "key", "ordinal", "value")
+
+    def __init__(self, id: str, ordinal: int, key: str | None, value: Any, data: bytes) -> None:  # noqa: A002 - the field's name
+        self.id = id
+        self.ordinal = ordinal
+        self.key = key
+        self.value = value
+        self.data = data
+        self.answered = False
+        self.answer: Any = None
+
+
+class Task:
+    """A task of the open step."""
+
+    __slots__ = (
+        "_id",
+        "delay",
+        "due_us",
+        "failure",
+        "failures",
+        "first_us",
+        "index",
+        "node",
+        "position",
+        "questions",
+        "result",
+        "source",
+        "timeout",
+        "update",
+        "update_data",
+    )
+
+    def __init__(
+        self,
+        node: str,
+        source: str | None = None,
+        index: int = 0,
+        update: dict[str, Any] | None = None,
+        update_data: dict[str, bytes] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.node = node
+        self.source = source
+        self.index = index
+        self.update = update
+        self.update_data = update_data
+        self.timeout = timeout
+        self.position = 0
+        self.failures = 0
+        """Counted failed attempts since the caller's last call."""
+        self.first_us = 0
+        self.due_us = 0
+        """When the next attempt is due, or 0."""
+        self.delay = 0.0
+        self.result: Result | None = None
+        self.failure: Failure | None = None
+        self.questions: list[Question] | None = None
+        self._id: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The node, or for a Send its source task, index and node."""
+        return self.node if self.source is None else f"{self.source}:{self.index}:{self.node}"
+
+    @property
+    def open_questions(self) -> list[Question]:
+        """The questions that nobody answered yet."""
+        return [q for q in self.questions or () if not q.answered]
+
+    @property
+    def settled(self) -> bool:
+        """Finished, failed, or waiting for an answer."""
+        return (
+            self.result is not None
+            or self.failure is not None
+            or (self.questions is not None and bool(self.open_questions))
+        )
+
+    def clear_failure(self) -> None:
+        """Fresh attempt counts, as a caller's continuation gives them."""
+        self.failure = None
+        self.failures = 0
+        self.first_us = 0
+        self.due_us = 0
+
+
+class OpenStep:
+    """The step that is not committed yet."""
+
+    __slots__ = ("amendments", "era", "failure", "number", "tasks")
+
+    def __init__(self, number: int, tasks: list[Task]) -> None:
+        self.number = number
+        self.tasks = tasks
+        for position, task in enumerate(tasks):
+            task.position = position
+        self.era = 0
+        self.amendments: list[Amendment] = []
+        self.failure: Failure | None = None
+        """Why the step as a whole stopped: merge, router, timeout or limit."""
+
+
+class RunState:
+    """All that is durable of a thread's head."""
+
+    __slots__ = (
+        "branch",
+        "checkpoint_seq",
+        "entry_seqs",
+        "executed",
+        "joins",
+        "parent_seq",
+        "row",
+        "since_full",
+        "seq",
+        "step",
+        "thread_id",
+        "values",
+        "versions",
+    )
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        self.row: ThreadRow | None = None
+        self.branch = ""
+        self.values: dict[str, Any] = {}
+        self.versions: dict[str, int] = {}
+        self.since_full = 0
+        self.seq = 0
+        """The number of the next record."""
+        self.checkpoint_seq = -1
+        self.parent_seq = -1
+        self.entry_seqs: list[int] = []
+        """The records since the checkpoint, which the next one supersedes."""
+        self.step = OpenStep(0, [])
+        self.joins: dict[str, tuple[str, ...]] = {}
+        self.executed = 0
+
+    @property
+    def status(self) -> StatusName | None:
+        """The stored status, or None for a thread that does not exist."""
+        return self.row.status if self.row is not None else None
+
+    @property
+    def run(self) -> RunRow:
+        """The current run; only for a thread that exists."""
+        assert self.row is not None, f"thread {self.thread_id!r} has no run yet"
+        return self.row.run
+
+    def id_of(self, task: Task) -> str:
+        """The id of a task of the open step, worked out on first use."""
+        if task._id is None:  # noqa: SLF001 - the cache belongs to this pair
+            task._id = task_id(self.branch, "", self.step.number, task.path)  # noqa: SLF001
+        return task._id  # noqa: SLF001
+
+
+def failure_of(row: FailureRow, node: str, task: str, attempt: int) -> Failure:
+    """A stored failure, as users see it."""
+    return Failure(
+        node=node,
+        task_id=task,
+        attempt=attempt,
+        code=row.code,
+        type_name=row.type_name,
+        message=row.message,
+        traceback=row.traceback,
+    )
+
+
+def row_of(failure: Failure) -> FailureRow:
+    """A failure, as it is stored."""
+    return FailureRow(failure.code, failure.type_name, failure.message, failure.traceback)
