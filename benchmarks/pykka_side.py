@@ -94,7 +94,8 @@ def start_stop(_facts: Facts, _folder: str, *, children: int, batch: int) -> Ite
         parent = _Parent.start()
 
         def work() -> Json:
-            return sum(parent.ask(batch, block=True) for _ in range(children // batch))
+            stopped: int = sum(parent.ask(batch, block=True) for _ in range(children // batch))
+            return stopped
 
         yield Workload(work, children)
 
