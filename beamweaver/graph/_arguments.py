@@ -1,0 +1,109 @@
+"""Arguments of the builder's methods, judged one by one where they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import UNSET, UnsetType
+
+from beamweaver.errors import InvalidGraph
+from beamweaver.types import Duration, RetryPolicy, seconds
+
+__all__ = [
+    "end",
+    "key_fault",
+    "name_fault",
+    "names",
+    "retry_option",
+    "targets",
+    "timeout_option",
+]
+
+_NAME_LENGTH: Final = 128
+_FORBIDDEN: Final = ("\0", ":", "|")
+
+
+def _refuse(what: str, fault: str) -> InvalidGraph:
+    return InvalidGraph(f"{what}: {fault}", faults=(fault,))
+
+
+def name_fault(name: object, what: str) -> str | None:
+    """Why a name is unfit, or None."""
+    if not isinstance(name, str) or not name:
+        return f"{what} is {name!r}; give a str that is not empty"
+    if len(name) > _NAME_LENGTH:
+        return f"{what} has {len(name)} characters; give at most {_NAME_LENGTH}"
+    if any(each in name for each in _FORBIDDEN):
+        return f"{what} is {name!r}; leave out NUL, ':' and '|', which separate names in ids"
+    if name == "<lambda>":
+        return "a lambda has no name of its own; give one: add_node(name, fn)"
+    if name.startswith("__"):
+        return f"{what} is {name!r}; names that begin with '__' are reserved"
+    return None
+
+
+def key_fault(key: object) -> str | None:
+    """Why a key of the state is unfit, or None."""
+    if not isinstance(key, str) or not key:
+        return f"the key is {key!r}; give a str that is not empty"
+    if key.startswith("__"):
+        return f"the key is {key!r}; names that begin with '__' are reserved"
+    return None
+
+
+def end(name: object, which: str, what: str) -> str:
+    """One end of an edge; whether there is such a node is judged at compile."""
+    if not isinstance(name, str) or not name:
+        label = getattr(name, "__name__", None)
+        cure = f"its name: {label!r}" if callable(name) and label else "the name of a node"
+        raise _refuse(what, f"the {which} is {name!r}; give {cure}")
+    return name
+
+
+def names(values: object, which: str, what: str) -> tuple[str, ...]:
+    """Several names."""
+    if not isinstance(values, (list, tuple, set, frozenset)):
+        raise _refuse(what, f"{which} is {values!r}; give a list of node names")
+    return tuple(end(value, which, what) for value in values)
+
+
+def targets(
+    values: Mapping[Any, str] | Sequence[str] | None, what: str
+) -> Mapping[Hashable, str] | None:
+    """Router targets as a mapping from value to node."""
+    if values is None:
+        return None
+    if isinstance(values, Mapping):
+        pairs = {value: end(node, f"target of {value!r}", what) for value, node in values.items()}
+    else:
+        pairs = {name: name for name in names(values, "targets", what)}
+    if not pairs:
+        raise _refuse(what, "targets is empty; name the nodes, or leave it out for any node")
+    return MappingProxyType(pairs)
+
+
+def retry_option(
+    retries: int | None, retry: RetryPolicy | UnsetType | None, what: str
+) -> RetryPolicy | UnsetType | None:
+    """The policy that `retries=` or `retry=` asks for; UNSET if neither is given."""
+    if retries is None:
+        if retry is UNSET or retry is None or isinstance(retry, RetryPolicy):
+            return retry
+        raise _refuse(what, f"retry is {retry!r}; give a RetryPolicy, or retries=2")
+    if retry is not UNSET:
+        raise _refuse(what, "retries and retry are both given; keep one")
+    if type(retries) is not int or retries < 0:
+        raise _refuse(what, f"retries is {retries!r}; give an int of 0 or more")
+    return RetryPolicy(max_attempts=retries + 1)
+
+
+def timeout_option(timeout: Duration | UnsetType | None, what: str) -> float | UnsetType | None:
+    """A timeout in seconds; UNSET if it is not given."""
+    if timeout is UNSET:
+        return UNSET
+    try:
+        return seconds(timeout, "timeout")
+    except ValueError as error:
+        raise _refuse(what, str(error)) from None

@@ -1,0 +1,350 @@
+"""What nodes, routers and callers give, judged and brought into one form.
+
+Everything here is pure and runs on the node's own worker, so that a fault is the fault of the node
+that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import msgspec
+
+from beamweaver.errors import InvalidUpdate, UnknownChannel, UnknownTarget
+from beamweaver.graph._text import described, listed, nearest, shown
+from beamweaver.graph.channels import Channel
+from beamweaver.types import END, Command, Overwrite, Send, seconds
+
+if TYPE_CHECKING:
+    from beamweaver.graph.compiled import Branch, CompiledGraph, NodeSpec
+
+__all__ = [
+    "NodeReturn",
+    "Write",
+    "call_node",
+    "call_router",
+    "normalize",
+    "normalize_input",
+    "normalize_routing",
+]
+
+Write = tuple[str, Any, bool]
+"""Channel, value, and whether it overwrites."""
+
+_INPUT: Final = None
+
+
+class NodeReturn(msgspec.Struct, frozen=True):
+    """What a node asked for.
+
+    Attributes:
+        writes: `(channel, value, overwrite)` in the order in which they were returned.
+        goto: Nodes that replace the static edges of the node; None leaves the static edges in force,
+            and an empty tuple goes nowhere.
+        sends: Tasks for the next step, in order.
+    """
+
+    writes: tuple[Write, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[Send, ...] = ()
+
+
+_NOTHING: Final = NodeReturn()
+_ANY: Final = Channel("any")
+"""Judges the values of keys that nothing declares: all are good."""
+
+
+def normalize(graph: CompiledGraph, node: NodeSpec, returned: object) -> NodeReturn:
+    """Judge what a node returned.
+
+    Args:
+        graph: The graph.
+        node: The node.
+        returned: None, an update, a `Command`, a `Send`, or a list of these.
+
+    Returns:
+        Its writes, goto and Sends, in order.
+
+    Raises:
+        InvalidUpdate: It is none of these, or a value is of the wrong type.
+        UnknownChannel: A key that the schema lacks.
+        UnknownTarget: A `goto` or `Send` to a node that the graph lacks.
+    """
+    if returned is None:
+        return _NOTHING
+    if type(returned) is dict:
+        return NodeReturn(_writes(graph, node.name, returned))
+    return _Collector(graph, node.name).collect(returned)
+
+
+def normalize_input(graph: CompiledGraph, value: object) -> NodeReturn:
+    """Judge the input of a call.
+
+    Args:
+        graph: The graph.
+        value: An update, or a `Command` with `update=` and `goto=`; its `resume=` is the runtime's.
+
+    Returns:
+        The writes, and where the call goes beside the graph's own entry.
+
+    Raises:
+        InvalidUpdate: It is neither, or a value is of the wrong type.
+        UnknownChannel: A key that the schema lacks.
+        UnknownTarget: A `goto` to a node that the graph lacks.
+    """
+    if isinstance(value, Command):
+        collector = _Collector(graph, _INPUT)
+        collector.command(value)
+        return collector.result()
+    if isinstance(value, Mapping):
+        return NodeReturn(_writes(graph, _INPUT, value))
+    raise InvalidUpdate(
+        f"the input is {described(value)}; give a dict such as {_example(graph)}, or a Command",
+        node=_INPUT,
+        got=type(value).__name__,
+    )
+
+
+def normalize_routing(
+    graph: CompiledGraph, branch: Branch, returned: object
+) -> tuple[tuple[str, ...], tuple[Send, ...]]:
+    """Judge what a router returned.
+
+    Args:
+        graph: The graph.
+        branch: The conditional edge.
+        returned: A key of the targets (without targets: the name of a node), `END`, a `Send`, or a
+            list of these. `END` and an empty list go nowhere.
+
+    Returns:
+        The nodes, each once, and the Sends.
+
+    Raises:
+        UnknownTarget: Anything else; the message has router, value and what is allowed.
+        InvalidUpdate: A `Send`'s update does not fit the state.
+    """
+    nodes: dict[str, None] = {}
+    sends: list[Send] = []
+    whole = _is_target(branch, returned)
+    values = [returned] if whole or not isinstance(returned, (list, tuple)) else returned
+    for value in values:
+        if isinstance(value, Send):
+            sends.append(_checked_send(graph, f"router {branch.name!r}", branch.source, value))
+        else:
+            target = _routed(graph, branch, value)
+            if target != END:
+                nodes[target] = None
+    return tuple(nodes), tuple(sends)
+
+
+def call_node(node: NodeSpec, state: Any, ctx: Any) -> Any:
+    """Call a node's function, with the context if it wants one."""
+    if node.caller is None:
+        return node.fn(state)
+    return node.caller(node.fn, state, ctx)
+
+
+def call_router(branch: Branch, state: Any, ctx: Any) -> Any:
+    """Call a branch's router, with the context if it wants one."""
+    if branch.caller is None:
+        return branch.router(state)
+    return branch.caller(branch.router, state, ctx)
+
+
+def _writes(graph: CompiledGraph, node: str | None, update: Mapping[Any, Any]) -> tuple[Write, ...]:
+    channels = graph.channels
+    writes: list[Write] = []
+    for key, value in update.items():
+        channel = channels.get(key)
+        if channel is None:
+            channel = _undeclared(graph, node, key)
+        if type(value) in channel.exact:
+            writes.append((key, value, False))
+        elif type(value) is Overwrite:
+            channel.check_value(value.value, node=node)
+            writes.append((key, value.value, True))
+        else:
+            channel.check(value, node=node)
+            writes.append((key, value, False))
+    return tuple(writes)
+
+
+def _undeclared(graph: CompiledGraph, node: str | None, key: object) -> Channel:
+    who = "the input has" if node is None else f"node {node!r} returned"
+    if not isinstance(key, str):
+        raise InvalidUpdate(
+            f"{who} the key {described(key)}; keys are str", node=node, key=repr(key)
+        )
+    if key.startswith("__"):
+        raise InvalidUpdate(
+            f"{who} the key {key!r}; names that begin with '__' are reserved. Rename the key",
+            node=node,
+            key=key,
+        )
+    if graph.open:
+        return _ANY
+    schema = getattr(graph.schema, "__name__", "the schema")
+    raise UnknownChannel(
+        f"{who} the key {key!r}, which {schema} lacks.{nearest(key, graph.channels)} "
+        f"Its keys: {listed(graph.channels)}. Add {key!r} to {schema}, or fix the name",
+        node=node,
+        key=key,
+    )
+
+
+def _example(graph: CompiledGraph) -> str:
+    key = next(iter(graph.channels), "key")
+    return f'{{"{key}": ...}}'
+
+
+class _Collector:
+    """Gathers the parts of one return, in order."""
+
+    __slots__ = ("goto", "graph", "node", "sends", "writes")
+
+    def __init__(self, graph: CompiledGraph, node: str | None) -> None:
+        self.graph = graph
+        self.node = node
+        self.writes: list[Write] = []
+        self.goto: list[str] | None = None
+        self.sends: list[Send] = []
+
+    def result(self) -> NodeReturn:
+        goto = None if self.goto is None else tuple(dict.fromkeys(self.goto))
+        return NodeReturn(tuple(self.writes), goto, tuple(self.sends))
+
+    def collect(self, returned: object) -> NodeReturn:
+        if type(returned) in (list, tuple):
+            for index, part in enumerate(returned):  # type: ignore[arg-type, var-annotated]  # tested above
+                if part is not None:
+                    self.part(part, f" at [{index}] of its list")
+        else:
+            self.part(returned, "")
+        return self.result()
+
+    def part(self, part: object, where: str) -> None:
+        if isinstance(part, Mapping):
+            self.writes.extend(_writes(self.graph, self.node, part))
+        elif isinstance(part, Command):
+            self.command(part)
+        elif isinstance(part, Send):
+            self.sends.append(self.send(part))
+        else:
+            self._refuse(part, where)
+
+    def command(self, command: Command) -> None:
+        if command.resume is not msgspec.UNSET and self.node is not None:
+            raise InvalidUpdate(
+                f"node {self.node!r} returned Command(resume=...); only a call can answer a question: "
+                "app.resume(answer)",
+                node=self.node,
+            )
+        if command.update is not None:
+            if not isinstance(command.update, Mapping):
+                raise InvalidUpdate(
+                    f"{self._who()} Command(update={shown(command.update)}); give a dict such as "
+                    f"{_example(self.graph)}",
+                    node=self.node,
+                    got=type(command.update).__name__,
+                )
+            self.writes.extend(_writes(self.graph, self.node, command.update))
+        if command.goto != ():
+            self._go(command.goto)
+
+    def _go(self, goto: object) -> None:
+        self.goto = [] if self.goto is None else self.goto
+        for target in goto if isinstance(goto, (list, tuple)) else (goto,):
+            if isinstance(target, Send):
+                self.sends.append(self.send(target))
+            elif isinstance(target, str) and (target == END or target in self.graph.nodes):
+                if target != END:
+                    self.goto.append(target)
+            else:
+                raise _unknown(self.graph, f"{self._who()} Command(goto=...) to", self.node, target)
+
+    def send(self, send: Send) -> Send:
+        who = "the input" if self.node is None else f"node {self.node!r}"
+        return _checked_send(self.graph, who, self.node, send)
+
+    def _who(self) -> str:
+        return "the input has" if self.node is None else f"node {self.node!r} returned"
+
+    def _refuse(self, part: object, where: str) -> NoReturn:
+        hint = ""
+        if isinstance(part, str) and (part in self.graph.nodes or part == END):
+            hint = f" To go to {part!r} next, return Command(goto={part!r})."
+        elif hasattr(part, "__await__"):
+            close = getattr(part, "close", None)
+            if close is not None:
+                close()  # nobody will await it; Python would warn at a later, unrelated place
+            hint = " It returned a coroutine: async nodes are not supported yet; call it with asyncio.run."
+        raise InvalidUpdate(
+            f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint} Return None, "
+            f"a dict such as {_example(self.graph)}, a Command, a Send, or a list of these",
+            node=self.node,
+            got=type(part).__name__,
+        )
+
+
+def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) -> Send:
+    if send.node not in graph.nodes:
+        raise _unknown(graph, f"{who} made a Send to", node, send.node)
+    if not isinstance(send.update, Mapping):
+        raise InvalidUpdate(
+            f"{who} made Send({send.node!r}, {shown(send.update)}); give a dict such as {_example(graph)}",
+            node=node,
+            got=type(send.update).__name__,
+        )
+    for key, value in send.update.items():
+        channel = graph.channels.get(key)
+        if channel is None:
+            channel = _undeclared(graph, node, key)
+        if type(value) is Overwrite:
+            raise InvalidUpdate(
+                f"{who} made a Send to {send.node!r} with Overwrite for the key {key!r}; a Send's update "
+                "lies over the state and no reducer is asked: give the value itself",
+                node=node,
+                key=key,
+            )
+        channel.check_value(value, node=node)
+    if send.timeout is not None:
+        try:
+            seconds(send.timeout, f"the timeout of a Send to {send.node!r}")
+        except ValueError as error:
+            raise InvalidUpdate(f"{who}: {error}", node=node) from None
+    return send
+
+
+def _unknown(graph: CompiledGraph, what: str, node: str | None, target: object) -> UnknownTarget:
+    return UnknownTarget(
+        f"{what} {described(target)}, and there is no such node.{nearest(target, graph.nodes)} "
+        f"Nodes: {listed(graph.nodes)}",
+        node=node,
+        target=target if isinstance(target, str) else repr(target),
+    )
+
+
+def _is_target(branch: Branch, value: object) -> bool:
+    try:
+        return branch.targets is not None and value in branch.targets
+    except TypeError:  # a list cannot be a key
+        return False
+
+
+def _routed(graph: CompiledGraph, branch: Branch, value: Any) -> str:
+    if _is_target(branch, value) and branch.targets is not None:
+        return branch.targets[value]
+    if isinstance(value, str) and value == END:
+        return END
+    if branch.targets is None and isinstance(value, str) and value in graph.nodes:
+        return value
+    allowed = list(graph.nodes if branch.targets is None else branch.targets)
+    what = "the name of a node" if branch.targets is None else "one of its targets"
+    raise UnknownTarget(
+        f"router {branch.name!r} after {branch.source!r} returned {described(value)}; expected {what}."
+        f"{nearest(value, allowed)} Allowed: {listed([*allowed, END])}, a Send, or a list of these",
+        node=branch.source,
+        router=branch.name,
+        target=value if isinstance(value, str) else repr(value),
+    )
