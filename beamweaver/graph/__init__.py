@@ -4,7 +4,8 @@ This package is pure: nothing runs here and nothing is stored.
 
 Example:
     >>> from beamweaver.types import START
-    >>> graph = Graph(name="hello").add_node("a", lambda state: {"n": 1}).add_edge(START, "a").compile()
+    >>> builder = Graph(name="hello").add_node("a", lambda state: {"n": 1})
+    >>> graph = builder.add_edge(START, "a").compile()
     >>> normalize(graph, graph.nodes["a"], {"n": 1}).writes
     (('n', 1, False),)
 """

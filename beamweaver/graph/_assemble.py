@@ -46,7 +46,7 @@ def compile_options(options: dict[str, Any]) -> tuple[dict[str, Any], list[str]]
 
 
 def assemble(declared: Declared) -> dict[str, Any]:
-    """Arguments of `CompiledGraph` that follow from the declarations. They must be free of faults."""
+    """Arguments of `CompiledGraph` that follow from declarations without faults."""
     nodes = _nodes(declared)
     edges = _edges(declared, nodes)
     joins = list(

@@ -45,8 +45,8 @@ def call_plan(fn: object, what: str) -> Caller | None:
     states = [each for each in parameters if each not in context and _takes_position(each)]
     if len(context) > 1 or len(others) > 1 or (not states and not context):
         raise CannotCall(
-            f"{what} has the parameters {signature}; a node or router takes (state), or (state, ctx) "
-            "with a parameter named ctx or annotated Context. Bind others with functools.partial"
+            f"{what} has the parameters {signature}; a node or router takes (state), or (state, "
+            "ctx) with a parameter named ctx or annotated Context; bind others by functools.partial"
         )
     if others and others[0] not in states:
         raise CannotCall(

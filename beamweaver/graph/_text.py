@@ -7,11 +7,13 @@ import reprlib
 import sys
 from typing import TYPE_CHECKING
 
+from beamweaver.types import END, START
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
-__all__ = ["described", "listed", "nearest", "place", "plural", "shown"]
+__all__ = ["described", "listed", "nearest", "node_text", "place", "plural", "shown"]
 
 _LISTED = 12
 _PACKAGE = "beamweaver."
@@ -34,11 +36,18 @@ def described(value: object) -> str:
 
 def listed(names: Iterable[object]) -> str:
     """Names as `'a', 'b', 'c'`, cut when there are many."""
-    every = [name if isinstance(name, str) else repr(name) for name in names]
-    texts = [repr(name) if isinstance(name, str) else name for name in every[:_LISTED]]
+    every = list(names)
+    texts = [node_text(name) for name in every[:_LISTED]]
     if len(every) > _LISTED:
         texts.append(f"and {len(every) - _LISTED} more")
     return ", ".join(texts) if texts else "none"
+
+
+def node_text(name: object) -> str:
+    """A node's name as code writes it: `START`, `END`, `'load'`."""
+    return (
+        {START: "START", END: "END"}.get(name, repr(name)) if isinstance(name, str) else repr(name)
+    )
 
 
 def nearest(name: object, names: Iterable[object]) -> str:
@@ -59,7 +68,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def place() -> str:
-    """Where the user's code called the builder: `file:line` of the nearest frame outside the library."""
+    """`file:line` of the user's call: of the nearest frame outside the library."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # the only way to a caller's line
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame = frame.f_back

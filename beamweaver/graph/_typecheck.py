@@ -51,9 +51,9 @@ def _accept(_value: object) -> None:
 
 ANYTHING: Final = Checker("anything", (), _accept)
 
+_NAMED: Final[dict[Any, str]] = {Any: "Any", None: "None", type(None): "None", Ellipsis: "..."}
 _SCALARS: Final = (int, str, bytes, float, complex, bool, bytearray)
 _WRAPPERS: Final = {"Required", "NotRequired", "ReadOnly", "Final", "ClassVar", "Annotated"}
-_ABSTRACT_TEXT: Final = {cabc.Callable: "a callable"}
 
 
 def _is_wrapper(origin: object) -> bool:
@@ -77,10 +77,8 @@ def strip(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 def type_name(annotation: Any, *, qualified: bool = False) -> str:
     """An annotation as text: `list[str]`, `int | None`; with modules where `qualified`."""
     annotation, _ = strip(annotation)
-    if annotation is Any or annotation is None or annotation is Ellipsis:
-        return {Any: "Any", None: "None"}.get(annotation, "...")
-    if annotation is type(None):
-        return "None"
+    if annotation in _NAMED:
+        return _NAMED[annotation]
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in {Union, types.UnionType}:
         return " | ".join(type_name(arg, qualified=qualified) for arg in args)
@@ -89,10 +87,8 @@ def type_name(annotation: Any, *, qualified: bool = False) -> str:
     if origin is not None and args and not isinstance(args[0], list):
         inner = ", ".join(type_name(arg, qualified=qualified) for arg in args)
         return f"{type_name(origin, qualified=qualified)}[{inner}]"
-    if isinstance(annotation, type):
-        bare = not qualified or annotation.__module__ == "builtins"
-        prefix = "" if bare else f"{annotation.__module__}."
-        return f"{prefix}{annotation.__qualname__ if qualified else annotation.__name__}"
+    if qualified and isinstance(annotation, type) and annotation.__module__ != "builtins":
+        return f"{annotation.__module__}.{annotation.__qualname__}"
     return str(getattr(annotation, "__name__", annotation))
 
 
@@ -105,14 +101,23 @@ def checker(annotation: Any) -> Checker:
         return checker(annotation.__supertype__)
     if hasattr(annotation, "__value__"):  # a `type X = …` statement; it may name itself
         return _lazy(annotation)
-    origin, args = get_origin(annotation), get_args(annotation)
     text = type_name(annotation)
-    if origin is None:
+    if get_origin(annotation) is None:
         return _plain(annotation, text)
+    return _special(get_origin(annotation), get_args(annotation), text)
+
+
+def _special(origin: Any, args: tuple[Any, ...], text: str) -> Checker:
     if origin in {Union, types.UnionType}:
         return _union([checker(arg) for arg in args], text)
     if origin is Literal:
         return Checker(text, (), _literal(args, text))
+    if origin is cabc.Callable:
+        return Checker(text, (), _callable)
+    if not isinstance(origin, type):
+        return ANYTHING
+    if origin is type:
+        return Checker(text, (), _instance(type, text))
     return _generic(origin, args, text)
 
 
@@ -157,6 +162,10 @@ def _instance(cls: type, text: str) -> _Look:
         return ("", text, value)
 
     return look
+
+
+def _callable(value: object) -> Fault | None:
+    return None if callable(value) else ("", "a callable", value)
 
 
 def _literal(values: tuple[object, ...], text: str) -> _Look:
@@ -216,13 +225,7 @@ def _first_fault(parts: Iterable[tuple[str, Checker, object]]) -> Fault | None:
     return None
 
 
-def _generic(origin: Any, args: tuple[Any, ...], text: str) -> Checker:
-    if not isinstance(origin, type):
-        return ANYTHING
-    if origin is type:
-        return Checker(text, (), _instance(type, text))
-    if origin is cabc.Callable:
-        return Checker(text, (), _instance(origin, _ABSTRACT_TEXT[origin]))
+def _generic(origin: type, args: tuple[Any, ...], text: str) -> Checker:
     members = [ANYTHING if isinstance(arg, list) else checker(arg) for arg in args]
     if origin is tuple:
         return _tuple(args, members, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.graph._text import listed, nearest
+from beamweaver.graph._text import listed, nearest, node_text
 from beamweaver.types import END, START
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ def _duplicates(declared: Declared) -> Iterator[str]:
     for node in declared.nodes:
         if node.name in seen:
             yield (
-                f"node {node.name!r} at {node.place}: a node of that name was added at {seen[node.name]}; "
-                "rename one of them"
+                f"node {node.name!r} at {node.place}: a node of that name was added at "
+                f"{seen[node.name]}; rename one of them"
             )
         seen.setdefault(node.name, node.place)
 
 
 def _ends(declared: Declared, names: Iterable[str]) -> Iterator[str]:
     for edge in declared.edges:
-        what = f"add_edge({_name(edge.source)}, {_name(edge.target)}) at {edge.place}"
+        what = f"add_edge({node_text(edge.source)}, {node_text(edge.target)}) at {edge.place}"
         yield from _source_fault(what, edge.source, names)
         yield from _target_fault(what, edge.target, names)
     for join in declared.joins:
-        sources = ", ".join(map(_name, join.sources))
-        what = f"add_edge([{sources}], {_name(join.target)}) at {join.place}"
+        sources = ", ".join(map(node_text, join.sources))
+        what = f"add_edge([{sources}], {node_text(join.target)}) at {join.place}"
         for source in join.sources:
             if source == START:
                 yield f"{what}: START cannot be joined; it has always arrived. Leave it out"
@@ -57,7 +57,7 @@ def _ends(declared: Declared, names: Iterable[str]) -> Iterator[str]:
                 yield from _source_fault(what, source, names)
         yield from _target_fault(what, join.target, names)
     for branch in declared.branches:
-        what = f"add_conditional_edges({_name(branch.source)}, ...) at {branch.place}"
+        what = f"add_conditional_edges({node_text(branch.source)}, ...) at {branch.place}"
         yield from _source_fault(what, branch.source, names)
         for target in dict.fromkeys((branch.targets or {}).values()):
             yield from _target_fault(what, target, names)
@@ -66,10 +66,6 @@ def _ends(declared: Declared, names: Iterable[str]) -> Iterator[str]:
             yield from _target_fault(
                 f"destinations= of node {node.name!r} at {node.place}", target, names
             )
-
-
-def _name(name: str) -> str:
-    return {START: "START", END: "END"}.get(name, repr(name))
 
 
 def _source_fault(what: str, source: str, names: Iterable[str]) -> Iterator[str]:
@@ -109,7 +105,7 @@ def _unreachable(declared: Declared) -> Iterator[str]:
     for node in declared.nodes:
         if node.name not in named:
             yield (
-                f"node {node.name!r} at {node.place} is unreachable: no edge, targets or destinations= "
-                "name it. Add an edge to it; if a goto or Send leads to it, say so with destinations= at "
-                "the node that goes there; or compile(allow_unreachable=True)"
+                f"node {node.name!r} at {node.place} is unreachable: no edge, targets or "
+                "destinations= name it. Add an edge to it; if a goto or Send leads to it, say so "
+                "with destinations= at the node that goes there; or compile(allow_unreachable=True)"
             )

@@ -21,6 +21,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, overload
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "Node", "Router"]
 
 Node: TypeAlias = Callable[..., Any]
-"""A function of `(state)` or `(state, ctx)` that returns an update, `Command`, `Send`, list or None."""
+"""A function of `(state)` or `(state, ctx)`; returns an update, `Command`, `Send`, list or None."""
 Router: TypeAlias = Callable[..., Any]
 """A function of `(state)` or `(state, ctx)` that returns where to go."""
 _AnyNode = TypeVar("_AnyNode", bound=Node)
@@ -57,10 +58,10 @@ _Compiled = TypeVar("_Compiled", bound=CompiledGraph)
 
 
 class Graph:
-    """Builds a graph: nodes, edges, joins, branches. Each method changes the builder and returns it.
+    """Builds a graph. Each method changes the builder and returns it.
 
     A wrong argument is an error at once. What only the graph as a whole can show (an edge to a node
-    that is never added, a node that nothing reaches) is gathered and raised by `compile()`, all of it.
+    that is never added, a node that nothing reaches) is gathered, and `compile()` raises all of it.
 
     Args:
         schema: A `TypedDict` that declares the keys of the state, with reducers as
@@ -91,16 +92,45 @@ class Graph:
         self._declared = Declared(name=name, channels=channels, open=schema is None)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, nodes={[node.name for node in self._declared.nodes]})"
+        nodes = [node.name for node in self._declared.nodes]
+        return f"{type(self).__name__}({self.name!r}, nodes={nodes})"
 
     @overload
-    def add_node(self, name: str | Node, fn: Node, **options: Any) -> Self: ...
+    def add_node(
+        self,
+        name: str,
+        fn: Node,
+        *,
+        retries: int | None = None,
+        retry: RetryPolicy | UnsetType | None = UNSET,
+        timeout: Duration | UnsetType | None = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        destinations: Sequence[str] = (),
+    ) -> Self: ...
     @overload
     def add_node(
-        self, name: str | None = None, fn: None = None, **options: Any
-    ) -> Callable[[_AnyNode], _AnyNode]: ...
+        self,
+        name: Node,
+        fn: None = None,
+        *,
+        retries: int | None = None,
+        retry: RetryPolicy | UnsetType | None = UNSET,
+        timeout: Duration | UnsetType | None = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        destinations: Sequence[str] = (),
+    ) -> Self: ...
     @overload
-    def add_node(self, name: Node, fn: None = None, **options: Any) -> Self: ...
+    def add_node(
+        self,
+        name: str | None = None,
+        fn: None = None,
+        *,
+        retries: int | None = None,
+        retry: RetryPolicy | UnsetType | None = UNSET,
+        timeout: Duration | UnsetType | None = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        destinations: Sequence[str] = (),
+    ) -> Callable[[_AnyNode], _AnyNode]: ...
 
     def add_node(
         self,
@@ -113,14 +143,14 @@ class Graph:
         metadata: Mapping[str, Any] | None = None,
         destinations: Sequence[str] = (),
     ) -> Any:
-        """Add a node. Also as `@graph.add_node("name")`, and `add_node(fn)` under the function's name.
+        """Add a node. Also as `@graph.add_node("name")`; without a name it has the function's.
 
         Args:
             name: Its name: 1 to 128 characters without NUL, ":" and "|", not beginning with "__".
             fn: A function of `(state)`, or also of a parameter named `ctx` or annotated `Context`.
             retries: Attempts after the first one, with the other values of `RetryPolicy`.
-            retry: A whole policy, in place of `retries`; None for one attempt whatever the default.
-            timeout: Seconds (or a `timedelta`) for one attempt; None for no limit whatever the default.
+            retry: A whole policy, in place of `retries`; None: one attempt, whatever the default.
+            timeout: Seconds (or a `timedelta`) for one attempt; None: no limit, whatever the default.
             metadata: Notes on the node.
             destinations: Nodes that it reaches by `goto` or `Send`, for the check of reachability.
 
@@ -144,9 +174,10 @@ class Graph:
             "place": place(),
         }
         if fn is None and (name is None or isinstance(name, str)):
+            given = name
 
             def decorate(decorated: _AnyNode) -> _AnyNode:
-                self._add_node(name, decorated, options)
+                self._add_node(given, decorated, options)
                 return decorated
 
             return decorate
@@ -259,7 +290,7 @@ class Graph:
         """Add nodes one after the other, with an edge from each to the next and no others.
 
         Args:
-            steps: Functions (named by themselves), `(name, function)`, or names of nodes that exist.
+            steps: Functions (named as they are), `(name, function)`, or names of nodes.
 
         Returns:
             The builder.
@@ -277,7 +308,7 @@ class Graph:
             else:
                 self.add_node(step)
                 names.append(self._declared.nodes[-1].name)
-        for before, after in zip(names, names[1:], strict=False):
+        for before, after in pairwise(names):
             self.add_edge(before, after)
         return self
 
@@ -324,11 +355,11 @@ class Graph:
         recursion_limit: int = 100,
         allow_unreachable: bool = False,
     ) -> CompiledGraph:
-        """Judge the graph as a whole and make it immutable. The builder may go on and compile again.
+        """Judge the graph as a whole and make it immutable. The builder may go on after it.
 
         Args:
             checkpointer: Where threads are kept; None for threads that end with their call.
-            failure_policy: `"proceed"`: siblings of a failed task finish; `"panic"`: they are cancelled.
+            failure_policy: `"proceed"`: siblings of a failed task finish; `"panic"`: they stop.
             step_timeout: Seconds for a step, or None.
             run_timeout: Seconds for a run, or None.
             max_concurrency: How many tasks of a step run at once, or None for all.

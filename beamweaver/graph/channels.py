@@ -94,7 +94,7 @@ class Channel:
         return "Any" if self.type is None else type_name(self.type)
 
     def initial(self) -> Any:
-        """The value before any write: a reducer's type's empty value (a new one), else `MISSING`."""
+        """The value before any write: a new empty one of a reducer's type, else `MISSING`."""
         return MISSING if self._empty is None else self._empty()
 
     def check(self, value: object, *, node: str | None = None) -> None:

@@ -178,7 +178,8 @@ class CompiledGraph:
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, version={self.version}, nodes={list(self.nodes)})"
+        nodes = list(self.nodes)
+        return f"{type(self).__name__}({self.name!r}, version={self.version}, nodes={nodes})"
 
     def channel(self, name: str) -> Channel:
         """The channel of a key; without a schema, any key that is not reserved has one.
@@ -195,7 +196,7 @@ class CompiledGraph:
         channel = self.channels.get(name)
         if channel is not None:
             return channel
-        if self.open and isinstance(name, str) and not name.startswith("__"):
+        if self.open and not name.startswith("__"):
             return Channel(name)
         raise UnknownChannel(
             f"graph {self.name!r} has no key {name!r}.{nearest(name, self.channels)} "

@@ -41,14 +41,15 @@ def channels_of(schema: Any) -> dict[str, Channel]:
         A channel a key; none without a schema.
 
     Raises:
-        SchemaFault: It is no TypedDict, a name in it cannot be resolved, or a reducer or key is unfit.
+        SchemaFault: It is no TypedDict, names what is not defined, or a reducer or key is unfit.
     """
     if schema is None:
         return {}
     if not typing.is_typeddict(schema):
         shape = getattr(schema, "__name__", None) or repr(schema)
         raise SchemaFault(
-            f"the schema {shape} is no TypedDict; only TypedDict classes (or no schema) are supported yet"
+            f"the schema {shape} is no TypedDict; only TypedDict classes (or no schema) are "
+            "supported yet"
         )
     hints = _hints(schema)
     name = schema.__name__

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 
 from beamweaver.errors import InvalidUpdate, UnknownChannel, UnknownTarget
-from beamweaver.graph._text import described, listed, nearest, shown
+from beamweaver.graph._text import described, listed, nearest, node_text, shown
 from beamweaver.graph.channels import Channel
 from beamweaver.types import END, Command, Overwrite, Send, seconds
 
@@ -40,8 +40,8 @@ class NodeReturn(msgspec.Struct, frozen=True):
 
     Attributes:
         writes: `(channel, value, overwrite)` in the order in which they were returned.
-        goto: Nodes that replace the static edges of the node; None leaves the static edges in force,
-            and an empty tuple goes nowhere.
+        goto: Nodes that replace the static edges of the node; None leaves these in force, and an
+            empty tuple goes nowhere.
         sends: Tasks for the next step, in order.
     """
 
@@ -236,8 +236,8 @@ class _Collector:
     def command(self, command: Command) -> None:
         if command.resume is not msgspec.UNSET and self.node is not None:
             raise InvalidUpdate(
-                f"node {self.node!r} returned Command(resume=...); only a call can answer a question: "
-                "app.resume(answer)",
+                f"node {self.node!r} returned Command(resume=...); only a call can answer a "
+                "question: app.resume(answer)",
                 node=self.node,
             )
         if command.update is not None:
@@ -278,10 +278,10 @@ class _Collector:
             close = getattr(part, "close", None)
             if close is not None:
                 close()  # nobody will await it; Python would warn at a later, unrelated place
-            hint = " It returned a coroutine: async nodes are not supported yet; call it with asyncio.run."
+            hint = " It is a coroutine: async nodes are not supported yet; use asyncio.run."
         raise InvalidUpdate(
-            f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint} Return None, "
-            f"a dict such as {_example(self.graph)}, a Command, a Send, or a list of these",
+            f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint} "
+            f"Return None, a dict such as {_example(self.graph)}, a Command, a Send, or a list of these",
             node=self.node,
             got=type(part).__name__,
         )
@@ -292,7 +292,8 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
         raise _unknown(graph, f"{who} made a Send to", node, send.node)
     if not isinstance(send.update, Mapping):
         raise InvalidUpdate(
-            f"{who} made Send({send.node!r}, {shown(send.update)}); give a dict such as {_example(graph)}",
+            f"{who} made Send({send.node!r}, {shown(send.update)}); give a dict "
+            f"such as {_example(graph)}",
             node=node,
             got=type(send.update).__name__,
         )
@@ -302,8 +303,8 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
             channel = _undeclared(graph, node, key)
         if type(value) is Overwrite:
             raise InvalidUpdate(
-                f"{who} made a Send to {send.node!r} with Overwrite for the key {key!r}; a Send's update "
-                "lies over the state and no reducer is asked: give the value itself",
+                f"{who} made a Send to {send.node!r} with Overwrite for the key {key!r}; a Send's "
+                "update lies over the state and no reducer is asked: give the value itself",
                 node=node,
                 key=key,
             )
@@ -342,7 +343,8 @@ def _routed(graph: CompiledGraph, branch: Branch, value: Any) -> str:
     allowed = list(graph.nodes if branch.targets is None else branch.targets)
     what = "the name of a node" if branch.targets is None else "one of its targets"
     raise UnknownTarget(
-        f"router {branch.name!r} after {branch.source!r} returned {described(value)}; expected {what}."
+        f"router {branch.name!r} after {node_text(branch.source)} returned {described(value)}; "
+        f"expected {what}."
         f"{nearest(value, allowed)} Allowed: {listed([*allowed, END])}, a Send, or a list of these",
         node=branch.source,
         router=branch.name,
