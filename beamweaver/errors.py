@@ -146,7 +146,8 @@ class BeamWeaverError(Exception):
 
     def __getattr__(self, name: str) -> Any:
         # Only for names that no instance attribute answers: errors carry the ids that concern them.
-        raise AttributeError(f"{type(self).__name__} carries no {name!r}; it has {sorted(self.__dict__.get('ids', ()))}")
+        known = sorted(self.__dict__.get("ids", ()))
+        raise AttributeError(f"{type(self).__name__} carries no {name!r}; it has {known}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.args[0], self.ids))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from beamweaver.checkpoint.records import (
-    Commit,
-    RunRow,
-    StatusName,
-    ThreadImage,
-    ThreadSummary,
-)
-from beamweaver.errors import StoreError
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import (
+        Commit,
+        RunRow,
+        StatusName,
+        ThreadImage,
+        ThreadSummary,
+    )
+    from beamweaver.errors import StoreError
 
 __all__ = ["Checkpointer", "Faults", "no_faults"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from beamweaver.errors import (
     AlreadyAnswered,
     AmbiguousResume,
-    BeamWeaverError,
     InvalidCall,
     NothingToContinue,
     NothingToResume,
@@ -173,6 +172,8 @@ class Decision(enum.Enum):
     """It is told the recorded outcome of an older run."""
     AMEND = "amend"
     """The input is kept with the waiting run; nothing runs."""
+    AMEND_RUNNING = "amend running"
+    """The input amends a run that a dead process left and that executes here already."""
     CANCEL = "cancel"
     """The running run is cancelled."""
     RELEASE = "release"
@@ -244,8 +245,9 @@ def _on_new(state: RunState, call: Call) -> Decision:
 def _on_running(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
     if call.kind is CallKind.CONTINUE or same_run:
         return Decision.JOIN
-    if call.kind is CallKind.INVOKE and _same_call(state, call, epoch):
-        return Decision.JOIN
+    if call.kind is CallKind.INVOKE and is_left(state, epoch) and call.on_unfinished == "continue":
+        same = call.input is None or call.input.empty or _same_digest(state, call)
+        return Decision.JOIN if same else Decision.AMEND_RUNNING
     if call.on_busy == "reject":
         raise ThreadBusy(
             f"thread {state.thread_id!r} runs (run {state.run.names[0]!r}) and the call said "
@@ -362,7 +364,9 @@ def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
         ((position, question),) = open_.values()
         return [(position, question, call.answer)]
     if not call.answers:
-        raise InvalidCall("the map of answers is empty; give at least one", thread_id=state.thread_id)
+        raise InvalidCall(
+            "the map of answers is empty; give at least one", thread_id=state.thread_id
+        )
     _refuse_answered(state, call)
     for id_ in call.answers:
         if id_ not in open_:
@@ -372,5 +376,3 @@ def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
                 interrupt_id=id_,
             )
     return [(*open_[id_], answer) for id_, answer in call.answers.items()]
-
-

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from beamweaver.engine.ids import task_id
+
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Commit
     from beamweaver.engine.calls import Call
@@ -38,6 +40,8 @@ class Attempt:
     """
 
     __slots__ = (
+        "_id",
+        "branch",
         "first_us",
         "node",
         "number",
@@ -45,7 +49,6 @@ class Attempt:
         "questions",
         "step",
         "task",
-        "task_id",
         "timeout",
         "view",
     )
@@ -54,14 +57,15 @@ class Attempt:
         self,
         task: Task,
         node: NodeSpec,
-        task_id: str,
+        branch: str,
         step: int,
         view: dict[str, Any],
         timeout: float | None,
     ) -> None:
         self.task = task
         self.node = node
-        self.task_id = task_id
+        self.branch = branch
+        self._id: str | None = None
         self.step = step
         self.position = task.position
         self.number = task.failures + 1
@@ -69,6 +73,13 @@ class Attempt:
         self.timeout = timeout
         self.questions: list[Question] = task.questions or []
         self.first_us = task.first_us
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; worked out only when somebody asks."""
+        if self._id is None:
+            self._id = task_id(self.branch, "", self.step, self.task.path)
+        return self._id
 
 
 class Transition:
@@ -209,4 +220,3 @@ Effect: TypeAlias = (
     | ReplyRecorded
     | Publish
 )
-

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from beamweaver.limits import Limits
+if TYPE_CHECKING:
+    from beamweaver.limits import Limits
 
 __all__ = ["Env"]
 

@@ -83,10 +83,7 @@ _NODE_ERRORS: dict[str, type[NodeFailed]] = {cls.code: cls for cls in (NodeTimeo
 
 def describe(error: BaseException, node: str, task: str, attempt: int) -> Failure:
     """A raised exception as a failure: type, message, notes and traceback, bounded."""
-    if isinstance(error, NodeError | BeamWeaverError):
-        code = error.code
-    else:
-        code = NodeFailed.code
+    code = error.code if isinstance(error, NodeError | BeamWeaverError) else NodeFailed.code
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
     message = str(error)
     for note in getattr(error, "__notes__", ()):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["Merged", "merge"]
+__all__ = ["Merged", "head_values", "merge"]
 
 
 class Merged:
@@ -74,6 +74,22 @@ def merge(
     return Merged(values, changed)
 
 
+def head_values(
+    graph: CompiledGraph, base: dict[str, Any], step: OpenStep
+) -> tuple[dict[str, Any], str | None]:
+    """The state with all that is finished applied, for people to see.
+
+    Returns:
+        The values and None, or the committed values and why the results do not merge.
+    """
+    if not step.amendments and all(task.result is None for task in step.tasks):
+        return base, None
+    try:
+        return merge(graph, base, step, step.era + 1).values, None
+    except (InvalidUpdate, ReducerFailed) as error:
+        return base, error.message
+
+
 def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged:
     """The same for the plain case: one task, no amendment, one write a channel."""
     assert task.result is not None, f"task {task.node!r} has no result to merge"
@@ -94,9 +110,7 @@ def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged
     return Merged(values, changed)
 
 
-def _merge_slowly(
-    graph: CompiledGraph, base: dict[str, Any], result: Result, task: Task
-) -> Merged:
+def _merge_slowly(graph: CompiledGraph, base: dict[str, Any], result: Result, task: Task) -> Merged:
     values = dict(base)
     changed: dict[str, bytes | None] = {}
     items = [_Item(write, task.node, task.position) for write in result.writes]
@@ -171,7 +185,7 @@ def _reduce(channel: Channel, current: Any, items: list[_Item]) -> Any:
         return current
     try:
         return channel.fold(current, updates)
-    except Exception as error:  # noqa: BLE001 - a reducer is user code
+    except Exception as error:
         nodes = sorted({item.node for item in items if item.node is not None}) or ["the input"]
         raise ReducerFailed(
             f"the reducer of {channel.name!r} raised {type(error).__name__}: {error} while the "

@@ -1,0 +1,291 @@
+"""What the parts of the machine share: its fields, and how it commits and answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from beamweaver.checkpoint.records import Commit, Record
+from beamweaver.engine.effects import (
+    Admitted,
+    CancelAttempt,
+    CancelTransition,
+    DropTimer,
+    Publish,
+    Reply,
+    WriteCommit,
+)
+from beamweaver.engine.failures import error_of
+from beamweaver.engine.ids import checkpoint_id
+from beamweaver.engine.merge import head_values
+from beamweaver.engine.rows import finished_row
+from beamweaver.engine.state import Task
+from beamweaver.events import RunEnded, TaskAcknowledged
+from beamweaver.types import Cancelled, Completed, Drained, Failed, Interrupt, Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.checkpoint.records import Checkpoint, Entry, RunRow, StatusName, ThreadRow
+    from beamweaver.engine.calls import Call
+    from beamweaver.engine.effects import Attempt, Effect, Transition
+    from beamweaver.engine.env import Env
+    from beamweaver.engine.merge import Merged
+    from beamweaver.engine.state import RunState
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.types import Failure, Outcome
+
+__all__ = ["Core", "Stop"]
+
+
+class Stop:
+    """Why a step is being closed before its tasks are done, and the status that follows."""
+
+    __slots__ = ("failure", "status")
+
+    def __init__(self, status: StatusName, failure: Failure | None = None) -> None:
+        self.status = status
+        self.failure = failure
+
+
+class Core:
+    """The fields of a machine. At most one commit is in flight; what follows it waits for its end."""
+
+    def __init__(self, graph: CompiledGraph, env: Env, state: RunState) -> None:
+        self.graph = graph
+        self.env = env
+        self.state = state
+        self.active = False
+        """Whether the run executes here now."""
+        self.calls: deque[Call] = deque()
+        """Arrived and not decided."""
+        self.queue: deque[Call] = deque()
+        """Decided to wait behind the run."""
+        self.attached: list[Call] = []
+        """Waiting for the run to stop."""
+        self.running: dict[int, Attempt] = {}
+        self.ready: deque[Task] = deque()
+        self.sleeping: dict[int, Task] = {}
+        """Waiting for their next attempt, by position."""
+        self.dirty: list[Task | Entry] = []
+        """What happened and is in no commit yet; a task stands for its result."""
+        self.unacked: list[Task] = []
+        """Tasks whose results are in no acknowledged commit."""
+        self.in_flight: Commit | None = None
+        self.stop: Stop | None = None
+        self.transition: Transition | None = None
+        self.merged: Merged | None = None
+        """The merged state that the routers see."""
+        self.warnings: tuple[str, ...] = ()
+        self._retried: list[Task] = []
+        """Tasks whose next attempt is due once its record is durable."""
+        self._then: Callable[[], None] | None = None
+        self._effects: list[Effect] = []
+        self._view: dict[str, Any] | None = None
+        self._run_timeout: float | None = graph.run_timeout
+        self._step_timeout: float | None = graph.step_timeout
+        self._run_timer: tuple[Any, ...] | None = None
+        self._step_timer: tuple[Any, ...] | None = None
+
+    # Committing ---------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        then: Callable[[], None],
+        *,
+        checkpoint: Checkpoint | None = None,
+        entries: tuple[Entry, ...] = (),
+        row: ThreadRow | None = None,
+        names: tuple[tuple[str, int], ...] = (),
+        ended: tuple[int, int] | None = None,
+        **inbox: Any,
+    ) -> None:
+        """Put a record on its way; `then` runs when it is durable."""
+        assert self.in_flight is None, f"two commits of thread {self.state.thread_id!r} in flight"
+        state = self.state
+        seq = state.seq
+        record = Record(seq, self.env.epoch, self.env.now_us(), checkpoint, entries)
+        clears: tuple[int, ...] = ()
+        if checkpoint is None:
+            state.entry_seqs.append(seq)
+        elif state.entry_seqs:
+            clears = tuple(state.entry_seqs)
+            state.entry_seqs = []
+        if row is not None:
+            state.row = row
+        state.seq = seq + 1
+        self.in_flight = Commit(
+            thread_id=state.thread_id,
+            incarnation=self.env.incarnation,
+            record=record,
+            clears=clears,
+            thread=row,
+            run_names=names,
+            run_ended=ended,
+            **inbox,
+        )
+        self._then = then
+        self._effects.append(WriteCommit(self.in_flight))
+
+    def acknowledged(self) -> None:
+        """The commit in flight is durable."""
+        then, self._then, self.in_flight = self._then, None, None
+        assert then is not None, "an acknowledgement without a commit"
+        then()
+
+    def take_dirty(self) -> tuple[Entry, ...]:
+        """The entries that no commit holds yet, and forget them."""
+        rows = tuple([finished_row(x) if type(x) is Task else x for x in self.dirty])
+        self.dirty = []
+        return rows  # type: ignore[return-value] # tasks were replaced by their rows
+
+    def tell_acknowledged(self) -> None:
+        """The results in the commit that was just acknowledged are safe for ever."""
+        if self.env.publishing:
+            for task in self.unacked:
+                self.publish(
+                    TaskAcknowledged(
+                        thread_id=self.state.thread_id,
+                        task_id=self.state.id_of(task),
+                        node=task.node,
+                    )
+                )
+        self.unacked = []
+
+    def new_row(self, status: StatusName, run: RunRow | None = None, reason: str = "") -> ThreadRow:
+        """The thread's row with another status."""
+        row = self.state.row
+        assert row is not None, "a thread that does not exist has no status"
+        changes: dict[str, Any] = {"status": status, "reason": reason}
+        if run is not None:
+            changes["run"] = run
+        return msgspec.structs.replace(row, **changes)
+
+    def publish(self, event: Any) -> None:
+        """Tell an event; only made where somebody listens."""
+        self._effects.append(Publish(event))
+
+    # Answering ----------------------------------------------------------------------------------
+
+    def refuse(self, call: Call, error: Exception) -> None:
+        """The call cannot be taken."""
+        self._effects.append(Reply(call, error=error))
+
+    def admit(self, call: Call) -> None:
+        """The call is durable; it waits for the run's end if anyone waits."""
+        self._effects.append(Admitted(call, self.state.run.names[0]))
+        if call.waits:
+            self.attached.append(call)
+
+    def report(self, call: Call) -> None:
+        """Tell a call how the run stands."""
+        if not call.waits:
+            self._effects.append(Admitted(call, self.state.run.names[0]))
+            return
+        error = self._error()
+        if error is not None:
+            self._effects.append(Reply(call, self._outcome(call, error), error))
+        else:
+            self._effects.append(Reply(call, self._outcome(call, None)))
+
+    def run_stopped(self) -> None:
+        """The run stopped, durably: all who wait for it hear how."""
+        self.active = False
+        self.stop = None
+        self._view = None
+        self._drop_timers()
+        if self.env.publishing:
+            self.publish(
+                RunEnded(
+                    thread_id=self.state.thread_id,
+                    run_id=self.state.run.names[0],
+                    status=str(self.state.status),
+                )
+            )
+        for call in self.attached:
+            self.report(call)
+        self.attached = []
+        self._settle_queue()
+
+    def _settle_queue(self) -> None:
+        """What waited behind the run: its turn now, or the run's failure."""
+        held: deque[Call] = deque()
+        if self.state.status in ("complete", "waiting"):
+            self.calls.extendleft(reversed(self.queue))
+        else:
+            for call in self.queue:
+                if call.waits:
+                    self.report(call)
+                else:
+                    held.append(call)
+        self.queue = held
+
+    def open_interrupts(self) -> tuple[Interrupt, ...]:
+        """The open questions, in task order."""
+        return tuple(
+            Interrupt(id=q.id, value=q.value, node=task.node, task_id=self.state.id_of(task))
+            for task in self.state.step.tasks
+            for q in task.open_questions
+        )
+
+    def _error(self) -> Exception | None:
+        if self.state.status != "failed":
+            return None
+        step = self.state.step
+        return error_of(
+            [task.failure for task in step.tasks if task.failure is not None],
+            step.failure,
+            thread_id=self.state.thread_id,
+            run_id=self.state.run.names[0],
+            interrupts=self.open_interrupts(),
+        )
+
+    def _outcome(self, call: Call, error: Exception | None) -> Outcome:
+        state = self.state
+        shared: dict[str, Any] = {
+            "state": dict(head_values(self.graph, state.values, state.step)[0]),
+            "thread_id": state.thread_id,
+            "run_id": call.run_id if call.run_id in state.run.names else state.run.names[0],
+            "checkpoint_id": checkpoint_id(state.branch, state.checkpoint_seq),
+            "interrupts": self.open_interrupts(),
+            "warnings": self.warnings,
+        }
+        if error is not None:
+            return Failed(error=error, **shared)
+        match state.status:
+            case "complete":
+                return Completed(**shared)
+            case "cancelled":
+                return Cancelled(**shared)
+            case "waiting":
+                return Interrupted(**shared)
+            case _:
+                return Drained(**shared)
+
+    # Stopping -----------------------------------------------------------------------------------
+
+    def halt(self, stop: Stop, *, wait: bool) -> None:
+        """Close the step before its tasks are done.
+
+        Args:
+            stop: The status and failure that follow.
+            wait: Whether to close only when the bodies of running attempts have ended.
+        """
+        self.stop = stop
+        self.ready.clear()
+        self.sleeping.clear()
+        if self.transition is not None:
+            self._effects.append(CancelTransition(self.transition))
+            self.transition = self.merged = None
+        for attempt in self.running.values():
+            self._effects.append(CancelAttempt(attempt, wait=wait))
+        if not wait:
+            self.running.clear()
+
+    def _drop_timers(self) -> None:
+        for key in (self._run_timer, self._step_timer):
+            if key is not None:
+                self._effects.append(DropTimer(key))
+        self._run_timer = self._step_timer = None

@@ -1,0 +1,127 @@
+"""The machine of one thread: events in, effects out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamweaver.engine._admission import Admissions
+from beamweaver.engine._core import Stop
+from beamweaver.engine.calls import UNFINISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from beamweaver.engine.calls import Call
+    from beamweaver.engine.effects import Effect
+    from beamweaver.engine.state import RunState
+
+__all__ = ["Machine"]
+
+
+class Machine(Admissions):
+    """A thread's state machine; its driver feeds events, then carries out the effects of `advance()`.
+
+    The events are methods: `call`, `succeeded`, `failed`, `asked`, `lost`, `routed`, `routing_failed`,
+    `fired`, `acknowledged`, `drain`, `cut`. None of them has an effect by itself: several may be fed before
+    one `advance()`, so that results that arrive together become durable together.
+
+    Args:
+        graph: The thread's graph.
+        env: Clock, chance, ids and encoding.
+        state: What the store has of the thread (`fold`), or an empty `RunState` for a new one.
+
+    Example:
+        >>> from beamweaver.engine import Machine, RunState  # doctest: +SKIP
+        >>> machine = Machine(graph, env, RunState("order-17"))  # doctest: +SKIP
+        >>> machine.call(call); effects = machine.advance()  # doctest: +SKIP
+    """
+
+    def call(self, call: Call) -> None:
+        """A call arrived."""
+        self.calls.append(call)
+
+    def begin(self, *, recover: bool, told: Iterable[Call] = ()) -> None:
+        """After a load: go on with a run that this process owns, or that it is to recover.
+
+        Args:
+            recover: Whether a run that a dead process left is taken up without a call.
+            told: The durable messages that wait in the inbox, oldest first.
+        """
+        status, epoch = self.state.status, self.env.epoch
+        if status is not None and status in UNFINISHED:
+            run = self.state.run
+            owned = max(run.claimed_epoch, run.taken_up_epoch) == epoch
+            if owned and status != "drained":
+                self.activate()
+            elif recover:
+                self.take_up()
+        self._take_inbox(told)
+
+    def _take_inbox(self, told: Iterable[Call]) -> None:
+        if (
+            self.active
+            or self.in_flight is not None
+            or self.state.status in ("complete", "waiting")
+        ):
+            self.calls.extend(told)
+        else:
+            self.queue.extend(told)
+
+    def advance(self) -> list[Effect]:
+        """Carry the thread as far as it goes without the world; what the world must do now.
+
+        Returns:
+            The effects, in the order in which they are to be carried out.
+        """
+        while self.in_flight is None and self._advance_once():
+            pass
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _advance_once(self) -> bool:
+        if self.calls:
+            self.take(self.calls.popleft())
+            return True
+        if not self.active or self.transition is not None:
+            return False
+        if self.stop is None:
+            self.start_ready()
+        if self.running or self.sleeping:
+            if self.dirty:
+                self.flush()
+            return False
+        self.close()
+        return True
+
+    def drain(self) -> None:
+        """Start nothing more: when what runs has ended, the run stops as drained."""
+        if self.active and self.stop is None:
+            self.stop = Stop("drained")
+            self.ready.clear()
+            self.sleeping.clear()
+
+    def cut(self) -> None:
+        """The deadline of a drain passed: stop what still runs."""
+        if self.active:
+            self.halt(Stop("drained"), wait=False)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing executes, is on its way to the store, or waits to be decided."""
+        return not (self.active or self.in_flight or self.calls)
+
+    def replace_state(self, state: RunState) -> None:
+        """Take the state as the store has it, after user code may have changed shared values.
+
+        Attempts that run keep their tasks; only values are replaced.
+        """
+        if state.seq != self.state.seq:
+            return
+        self.state.values = state.values
+        self._view = None
+        for mine, stored in zip(self.state.step.tasks, state.step.tasks, strict=True):
+            if mine.result is not None and stored.result is not None:
+                mine.result.writes = stored.result.writes
+                mine.result.sends = stored.result.sends
+            if mine.update is not None:
+                mine.update = stored.update
