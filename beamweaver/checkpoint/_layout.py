@@ -1,0 +1,158 @@
+"""The keys and values of a store on an ordered key-value engine. `docs/store-format.md` describes them.
+
+A key begins with one byte for its kind; a thread id ends with NUL, so that no thread's keys are a
+prefix of another's; numbers are 8 bytes, big endian, so that they sort. A value is a CRC-32 of key,
+format and payload, then the format byte, then the payload: a value under a wrong key fails too.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, get_args
+from zlib import crc32
+
+from beamweaver.checkpoint.records import StatusName
+from beamweaver.errors import CorruptRecord, StoreError
+from beamweaver.limits import DEFAULT_LIMITS
+
+__all__ = [
+    "APPLICATION",
+    "ENDS",
+    "EPOCH",
+    "FORMAT_VERSION",
+    "INBOX",
+    "META",
+    "NAMES",
+    "NUMBER_BYTES",
+    "RECORDS",
+    "ROWS",
+    "STATUSES",
+    "STATUS_CODES",
+    "corrupt",
+    "describe",
+    "number",
+    "refused_id",
+    "seal",
+    "sealed",
+    "status_key",
+    "tail",
+    "thread_key",
+    "unseal",
+]
+
+APPLICATION: Final = "beamweaver"
+FORMAT_VERSION: Final = 1
+"""Rises when older code could not read what newer code writes."""
+
+META: Final = b"\x00meta"
+EPOCH: Final = b"\x00epoch"
+RECORDS: Final = b"R"
+ROWS: Final = b"T"
+STATUSES: Final = b"S"
+NAMES: Final = b"N"
+ENDS: Final = b"E"
+INBOX: Final = b"I"
+
+NUMBER_BYTES: Final = 8
+STATUS_CODES: Final[dict[StatusName, bytes]] = {
+    name: bytes([code]) for code, name in enumerate(get_args(StatusName), start=1)
+}
+
+_KIND_NAMES: Final = {
+    RECORDS: "record",
+    ROWS: "thread",
+    STATUSES: "status",
+    NAMES: "run_name",
+    ENDS: "run_end",
+    INBOX: "inbox",
+}
+_HEADER: Final = Struct(">IB")
+_PLAIN: Final = 1
+_PLAIN_BYTE: Final = bytes([_PLAIN])
+
+
+def thread_key(thread_id: str) -> bytes | None:
+    """A thread id as the part of a key, or None if no thread can have this id."""
+    try:
+        data = thread_id.encode()
+    except UnicodeEncodeError:
+        return None
+    if not data or len(data) > DEFAULT_LIMITS.thread_id_bytes or b"\x00" in data:
+        return None
+    return data + b"\x00"
+
+
+def number(value: int) -> bytes:
+    """A number from 0 as a part of a key."""
+    return value.to_bytes(NUMBER_BYTES, "big")
+
+
+def status_key(status: StatusName, tid: bytes) -> bytes:
+    """The key of a thread in the index of statuses."""
+    return STATUSES + STATUS_CODES[status] + tid
+
+
+def tail(prefix: bytes) -> bytes:
+    """A key above all keys with this prefix, which ends with a NUL or a status code."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def seal(key: bytes, payload: bytes) -> bytes:
+    """A payload with its checksum and format, ready to be stored under `key`."""
+    return _HEADER.pack(crc32(payload, crc32(_PLAIN_BYTE, crc32(key))), _PLAIN) + payload
+
+
+def sealed(prefix: bytes, suffix: bytes, payload: bytes) -> tuple[bytes, bytes]:
+    """A key and its sealed value."""
+    key = prefix + suffix
+    return key, seal(key, payload)
+
+
+def unseal(key: bytes, value: bytes) -> bytes:
+    """The payload of a stored value.
+
+    Raises:
+        CorruptRecord: The checksum fails, or the format is unknown.
+    """
+    if len(value) < _HEADER.size:
+        raise corrupt(key, "it is cut short")
+    checksum, format_ = _HEADER.unpack_from(value)
+    payload = value[_HEADER.size :]
+    if crc32(payload, crc32(value[4:5], crc32(key))) != checksum:
+        raise corrupt(key, "its checksum fails")
+    if format_ != _PLAIN:
+        raise corrupt(key, f"its format {format_} is unknown")
+    return payload
+
+
+def describe(key: bytes) -> str:
+    """A key as text: `record/order-17/3`."""
+    if key[:1] == b"\x00":
+        return key[1:].decode("ascii", "replace")
+    kind = _KIND_NAMES.get(key[:1], f"kind {key[:1]!r}")
+    rest = key[2:] if key[:1] == STATUSES else key[1:]
+    tid, _, suffix = rest.partition(b"\x00")
+    parts = [kind, tid.decode("utf-8", "replace")]
+    if key[:1] in (RECORDS, ENDS, INBOX):
+        parts.append(str(int.from_bytes(suffix, "big")))
+    elif suffix:
+        parts.append(suffix.decode("utf-8", "replace"))
+    return "/".join(parts)
+
+
+def corrupt(key: bytes, reason: str) -> CorruptRecord:
+    """The error of a stored value that cannot be trusted."""
+    name = describe(key)
+    return CorruptRecord(
+        f"stored value {name!r} is damaged: {reason}. Restore the store from a backup, or delete that thread",
+        key=name,
+    )
+
+
+def refused_id(thread_id: str) -> StoreError:
+    """The error of a thread id that no key can hold."""
+    return StoreError(
+        f"thread id {thread_id!r} cannot be stored: give 1 to {DEFAULT_LIMITS.thread_id_bytes} bytes of "
+        "UTF-8 without NUL",
+        thread_id=thread_id,
+    )

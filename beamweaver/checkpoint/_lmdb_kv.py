@@ -1,0 +1,197 @@
+"""LMDB as the engine of a store.
+
+The map is opened at 1 TiB at once (sparse; it costs address space only) and never grown: growing it
+under an open read transaction crashes. `writemap` stays off: with it a full disk is a SIGBUS.
+A write transaction begins and ends on one worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from typing import TYPE_CHECKING, Final
+
+import lmdb
+
+from beamweaver.errors import StoreBroken, StoreError, StoreFull
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["DATA_FILE", "LmdbKv", "LmdbTxn"]
+
+DATA_FILE: Final = "data.mdb"
+MAP_BYTES: Final = 1 << 40
+MAX_READERS: Final = 4096
+_SPARE_READS: Final = 16
+_PROBE_BYTES: Final = 1 << 16
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LmdbKv:
+    """An LMDB environment with one unnamed database.
+
+    Args:
+        path: The folder; it must exist.
+        sync: Whether a commit waits for the disk.
+        readonly: Whether only reading is asked for (the folder may be write-protected).
+    """
+
+    def __init__(self, path: Path, *, sync: bool, readonly: bool = False) -> None:
+        self.path = path
+        self.readonly = readonly
+        self._env = lmdb.open(
+            str(path),
+            map_size=MAP_BYTES,
+            subdir=True,
+            create=not readonly,
+            readonly=readonly,
+            lock=not readonly or os.access(path / "lock.mdb", os.W_OK),
+            sync=sync,
+            metasync=True,
+            readahead=False,
+            meminit=False,
+            writemap=False,
+            max_readers=MAX_READERS,
+            max_spare_txns=_SPARE_READS,
+            max_dbs=0,
+        )
+        if not readonly:
+            self._env.reader_check()  # frees the slots of readers that died
+
+    def begin(self, *, write: bool) -> LmdbTxn:
+        """A new transaction; a writer waits for the writer before it."""
+        try:
+            return LmdbTxn(self, self._env.begin(write=write, buffers=False))
+        except lmdb.Error as error:
+            raise self.explain(error) from error
+
+    def sync(self) -> None:
+        """Make all that was committed survive a power loss."""
+        try:
+            self._env.sync(True)
+        except lmdb.Error as error:
+            raise self.explain(error) from error
+
+    def close(self) -> None:
+        """Close. No transaction may be open."""
+        self._env.close()
+
+    def explain(self, error: lmdb.Error) -> StoreError:
+        """An LMDB error in the words of the seam."""
+        code = getattr(error, "code", None)
+        if isinstance(error, lmdb.MapFullError) or code in _NO_ROOM:
+            return self._full(str(error))
+        if code == errno.EIO:
+            # LMDB reports a short write, which is a full disk, by the code of a broken one.
+            reason = self._probe()
+            if reason is not None:
+                return self._full(reason)
+            return self.broken(error)
+        if isinstance(error, (lmdb.PanicError, lmdb.CorruptedError, lmdb.PageNotFoundError)):
+            return self.broken(error)
+        return StoreError(f"store {str(self.path)!r} refused it: {error}", path=str(self.path))
+
+    def _full(self, reason: str) -> StoreFull:
+        return StoreFull(
+            f"store {str(self.path)!r} is full ({reason}); nothing was written. "
+            "Make room on the disk; the runtime goes on by itself",
+            path=str(self.path),
+        )
+
+    def broken(self, error: lmdb.Error) -> StoreBroken:
+        """The error of a write after which the disk's content is unknown."""
+        return StoreBroken(
+            f"store {str(self.path)!r}: a write to the disk failed ({error}), so what the disk holds is "
+            "unknown. Check the disk, then start again: the store opens at its last complete commit",
+            path=str(self.path),
+        )
+
+    def _probe(self) -> str | None:
+        """Why the disk takes no more, or None if it does."""
+        try:
+            with tempfile.TemporaryFile(dir=self.path) as file:
+                file.seek((self.path / DATA_FILE).stat().st_size)
+                file.write(bytes(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            return error.strerror if error.errno in _NO_ROOM else None
+        return None
+
+
+class LmdbTxn:
+    """A transaction of LMDB."""
+
+    __slots__ = ("_kv", "_txn", "get")
+
+    def __init__(self, kv: LmdbKv, txn: lmdb.Transaction[bytes]) -> None:
+        self._kv = kv
+        self._txn = txn
+        # LMDB's own method: there is nothing to say in other words, and it is the hottest read.
+        self.get: Callable[[bytes], bytes | None] = txn.get
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Write a key, over its old value."""
+        try:
+            self._txn.put(key, value)
+        except lmdb.Error as error:
+            raise self._kv.explain(error) from error
+
+    def delete(self, key: bytes) -> bool:
+        """Remove a key; False if it was not there."""
+        try:
+            return self._txn.delete(key)
+        except lmdb.Error as error:
+            raise self._kv.explain(error) from error
+
+    def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs with `start <= key < stop`, in order."""
+        with self._txn.cursor() as cursor:
+            if cursor.set_range(start):
+                for key, value in cursor.iternext():
+                    if key >= stop:
+                        return
+                    yield key, value
+
+    def back(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs with `start <= key < stop`, the greatest first."""
+        with self._txn.cursor() as cursor:
+            found = cursor.prev() if cursor.set_range(stop) else cursor.last()
+            if found:
+                for key, value in cursor.iterprev():
+                    if key < start:
+                        return
+                    yield key, value
+
+    def last(self, start: bytes, stop: bytes) -> bytes | None:
+        """The greatest key with `start <= key < stop`, or None."""
+        with self._txn.cursor() as cursor:
+            if not (cursor.prev() if cursor.set_range(stop) else cursor.last()):
+                return None
+            key = cursor.key()
+            return key if key >= start else None
+
+    def used(self) -> int:
+        """How many bytes the pages in use take."""
+        stat = self._txn.stat()
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return int(pages) * int(stat["psize"])
+
+    def commit(self) -> None:
+        """Make it durable in the engine's class, and end."""
+        try:
+            self._txn.commit()
+        except lmdb.Error as error:
+            explained = self._kv.explain(error)
+            if isinstance(explained, (StoreFull, StoreBroken)):
+                raise explained from error
+            raise self._kv.broken(error) from error
+
+    def abort(self) -> None:
+        """End without a trace. After the end it does nothing."""
+        with contextlib.suppress(lmdb.Error):
+            self._txn.abort()

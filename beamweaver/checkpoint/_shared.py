@@ -1,0 +1,262 @@
+"""One open LMDB environment for a real path of a process, shared by all its checkpointers.
+
+LMDB allows a process to open a path once. So checkpointers of one real path share a `Shared`, counted;
+the last one that closes closes the environment, after the calls in it have ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import lmdb
+import msgspec
+
+from beamweaver.checkpoint._lmdb_kv import DATA_FILE, LmdbKv
+from beamweaver.checkpoint._owner import Owner, OwnerFile, owned, sweep
+from beamweaver.checkpoint._place import make_folder, unavailable
+from beamweaver.checkpoint.store import RecordWriter, read_epoch, read_meta
+from beamweaver.errors import NotAStore, StoreError, StoreOptionsDiffer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from beamweaver.checkpoint._kv import Txn
+
+__all__ = ["Options", "Shared", "attach", "check_options", "detach"]
+
+T = TypeVar("T")
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What must be equal for checkpointers that share a path."""
+
+    survives: str
+    max_bytes: int | None
+
+
+class Shared:
+    """An open environment, its writer, and who of this process owns it."""
+
+    def __init__(self, path: Path, options: Options, kv: LmdbKv) -> None:
+        name = f"store {str(path)!r}"
+        self.path = path
+        self.options = options
+        self.pid = os.getpid()
+        self.references = 0
+        self._kv = kv
+        self._name = name
+        self.writer = RecordWriter(kv, name, max_bytes=options.max_bytes)
+        self._claim = threading.RLock()
+        self._holder: object | None = None
+        self._file: OwnerFile | None = None
+        self._since = 0.0
+        self._calls = 0
+        self._closed = False
+        self._idle = threading.Condition(threading.Lock())
+
+    def read(self, call: Callable[[Txn], T], empty: T) -> T:
+        """Answer a read from one snapshot, or with `empty` if the store holds nothing yet."""
+        with self.busy():
+            txn = self._kv.begin(write=False)
+            try:
+                return empty if read_meta(txn, self._name) is None else call(txn)
+            finally:
+                txn.abort()
+
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """A call during which the environment stays open."""
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter(self) -> None:
+        """Begin a call.
+
+        Raises:
+            StoreUnavailable: It was closed meanwhile.
+        """
+        with self._idle:
+            if self._closed:
+                raise unavailable(self.path, "it was closed during the call", "Call again")
+            self._calls += 1
+
+    def leave(self) -> None:
+        """End a call."""
+        with self._idle:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.notify_all()
+
+    def acquire(self, holder: object) -> int:
+        """Take ownership for `holder`; see `Checkpointer.acquire`."""
+        with self._claim, self.busy():
+            me = Owner(os.getpid(), socket.gethostname(), time.time())
+            if self._holder is not None:
+                raise owned(self.path, Owner(me.pid, me.host, self._since))
+            if self._kv.readonly:
+                raise unavailable(self.path, "the folder is write-protected", "Make it writable")
+            self.writer.initialise()
+            epoch = self._take(me)
+            self._holder, self._since = holder, me.since
+            return epoch
+
+    def _take(self, me: Owner) -> int:
+        while True:
+            epoch = self.read(read_epoch, 0)
+            old = OwnerFile.lock(self.path, epoch, me)
+            try:
+                if self.read(read_epoch, 0) != epoch:
+                    continue  # another one took it between our look and our lock
+                new = OwnerFile.lock(self.path, epoch + 1, me)
+                if self._raise(epoch, new):
+                    self._file = new
+                    sweep(self.path, epoch + 1)
+                    return epoch + 1
+            finally:
+                old.close()
+
+    def _raise(self, epoch: int, new: OwnerFile) -> bool:
+        raised = False
+        try:
+            raised = self.writer.raise_epoch(epoch)
+        finally:
+            if not raised:
+                new.close()
+        return raised
+
+    def release(self, holder: object) -> None:
+        """Give up what `holder` owns; of another holder nothing."""
+        with self._claim:
+            if self._holder is holder:
+                self.writer.disown()
+                self._holder = None
+                if self._file is not None:
+                    self._file.close()
+                    self._file = None
+
+    def shut(self) -> None:
+        """Close the environment when the calls in it have ended."""
+        with self._idle:
+            self._closed = True
+            while self._calls:
+                self._idle.wait()
+        if not self._kv.readonly:
+            with contextlib.suppress(StoreError):
+                self._kv.sync()
+        self._kv.close()
+
+    def after_fork(self) -> None:
+        """In a child: let go of the copy of the lock, so that it ends with its true holder."""
+        if self._file is not None:
+            self._file.after_fork()
+
+
+class _Registry:
+    """The open environments of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.open: dict[str, Shared] = {}
+        self.inherited: list[Shared] = []
+        self.hooked = False
+
+    def hook(self) -> None:
+        if not self.hooked:
+            self.hooked = True
+            os.register_at_fork(after_in_child=self.after_fork)
+
+    def after_fork(self) -> None:
+        # An inherited environment must be neither used nor closed; it is kept so that nothing closes it.
+        self.lock = threading.RLock()
+        for shared in self.open.values():
+            shared.after_fork()
+            self.inherited.append(shared)
+        self.open = {}
+
+
+_registry: Final = _Registry()
+
+
+def attach(path: Path, options: Options, *, create: bool) -> Shared | None:
+    """The environment of a path, opened if need be; None if it does not exist and is not to be made.
+
+    Raises:
+        StoreOptionsDiffer: It is open with other options.
+        NotAStore, StoreTooNew, StoreUnavailable: It cannot be opened.
+    """
+    key = str(path)
+    with _registry.lock:
+        check_options(path, options)
+        shared = _registry.open.get(key)
+        if shared is None:
+            if not create and not (path / DATA_FILE).exists():
+                return None
+            _registry.hook()
+            shared = _open(path, options)
+            _registry.open[key] = shared
+        shared.references += 1
+        return shared
+
+
+def detach(shared: Shared, holder: object) -> None:
+    """Release what `holder` owns and give its reference back; the last one closes the environment."""
+    with _registry.lock:
+        if shared.pid != os.getpid():
+            return
+        shared.release(holder)
+        shared.references -= 1
+        if shared.references == 0:
+            _registry.open.pop(str(shared.path), None)
+            shared.shut()
+
+
+def check_options(path: Path, options: Options) -> None:
+    """Refuse options other than those with which the path is open in this process.
+
+    Raises:
+        StoreOptionsDiffer: They differ.
+    """
+    shared = _registry.open.get(str(path))
+    if shared is not None and shared.pid == os.getpid() and shared.options != options:
+        raise StoreOptionsDiffer(
+            f"store {str(path)!r} is open in this process with survives={shared.options.survives!r}, "
+            f"max_bytes={shared.options.max_bytes}; it cannot also be opened with "
+            f"survives={options.survives!r}, max_bytes={options.max_bytes}. Give the same options",
+            path=str(path),
+        )
+
+
+def _open(path: Path, options: Options) -> Shared:
+    make_folder(path)
+    readonly = not os.access(path, os.W_OK)
+    kv = _open_kv(path, sync=options.survives == "power-loss", readonly=readonly)
+    shared = Shared(path, options, kv)
+    try:
+        shared.read(lambda _txn: None, None)
+    except BaseException:
+        kv.close()
+        raise
+    return shared
+
+
+def _open_kv(path: Path, *, sync: bool, readonly: bool) -> LmdbKv:
+    try:
+        return LmdbKv(path, sync=sync, readonly=readonly)
+    except (lmdb.InvalidError, lmdb.VersionMismatchError) as error:
+        raise NotAStore(
+            f"{str(path / DATA_FILE)!r} is not a store of beamweaver ({error}). Give another path",
+            path=str(path),
+        ) from error
+    except (lmdb.Error, OSError) as error:
+        raise unavailable(
+            path, str(error), "Make the folder and its files readable and writable"
+        ) from error

@@ -1,0 +1,205 @@
+"""Threads kept on a disk, in LMDB."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from beamweaver.checkpoint._owner import has_locks
+from beamweaver.checkpoint._place import check_kind, unavailable
+from beamweaver.checkpoint._reads import (
+    check_paging,
+    read_image,
+    read_run_end,
+    read_run_number,
+    read_threads,
+)
+from beamweaver.checkpoint._shared import Options, Shared, attach, check_options, detach
+from beamweaver.checkpoint.base import Checkpointer
+from beamweaver.errors import OwnershipLost, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from beamweaver.checkpoint.records import Commit, StatusName, ThreadImage, ThreadSummary
+
+__all__ = ["LMDBCheckpointer"]
+
+
+class LMDBCheckpointer(Checkpointer):
+    """Keeps threads in a folder on a local disk.
+
+    Making one touches no disk, beyond a look at what the path is; the store is opened, and made if need
+    be, at its first use. Checkpointers of one real path share one environment in a process. One
+    process at a time owns a store; any process may read it meanwhile.
+
+    Args:
+        path: The store's folder. Its parent must exist.
+        survives: What an acknowledged commit survives. `"power-loss"`: it is on the disk.
+            `"process-kill"`: the operating system has it; it survives the death of the process, but a
+            power cut may then leave the **whole file unreadable**.
+        max_bytes: Above how many bytes of data a commit is refused with `StoreFull`; None: only the
+            disk ends it. Deleting threads makes room.
+
+    Raises:
+        NotAStore: The path is a file, or a folder with other content.
+        StoreUnavailable: The path cannot be, or this platform has no file locks.
+        StoreOptionsDiffer: The path is open in this process with other options.
+        ValueError: An option is wrong.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> store = LMDBCheckpointer(folder.name + "/state.lmdb", survives="process-kill")
+        >>> store.load("order-17") is None
+        True
+        >>> store.acquire()
+        1
+        >>> store.close(); folder.cleanup()
+    """
+
+    durable: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        survives: Literal["power-loss", "process-kill"] = "power-loss",
+        max_bytes: int | None = None,
+    ) -> None:
+        if survives not in ("power-loss", "process-kill"):
+            raise ValueError(f"survives is {survives!r}; give 'power-loss' or 'process-kill'")
+        if max_bytes is not None and max_bytes <= 0:
+            raise ValueError(f"max_bytes is {max_bytes!r}; give a number of bytes, or None")
+        text = os.fsdecode(path)
+        if not text or "\x00" in text:
+            raise ValueError(f"path is {path!r}; give the path of a folder")
+        self._path = Path(os.path.realpath(text))
+        self._options = Options(survives, max_bytes)
+        self.gains_by_groups = True
+        self.blocks = survives == "power-loss"
+        if not has_locks():
+            raise unavailable(
+                self._path, "this platform has no fcntl locks", "Use Linux, macOS or WSL"
+            )
+        check_kind(self._path)
+        check_options(self._path, self._options)
+        self._token = object()  # stands for this one; the environment must not keep it alive
+        self._opening = threading.RLock()
+        self._shared: Shared | None = None
+        self._finalizer: weakref.finalize[[Shared, object], LMDBCheckpointer] | None = None
+
+    def __repr__(self) -> str:
+        return f"LMDBCheckpointer({str(self._path)!r}, survives={self._options.survives!r})"
+
+    @property
+    def identity(self) -> str:
+        """The real path."""
+        return str(self._path)
+
+    @property
+    def survives(self) -> str:
+        """What an acknowledged commit survives."""
+        return self._options.survives
+
+    def acquire(self) -> int:
+        """Take ownership, at once or not at all; see `Checkpointer.acquire`."""
+        shared = self._opened()
+        return shared.acquire(self._token)
+
+    def release(self) -> None:
+        """Give ownership up; see `Checkpointer.release`."""
+        shared = self._shared
+        if shared is not None and shared.pid == os.getpid():
+            shared.release(self._token)
+
+    def commit(self, epoch: int, commits: Sequence[Commit]) -> list[StoreError | None]:
+        """Write a group; see `Checkpointer.commit`."""
+        shared = self._owned(epoch)
+        shared.enter()
+        try:
+            return shared.writer.commit(epoch, commits, self.faults)
+        finally:
+            shared.leave()
+
+    def delete_thread(self, epoch: int, thread_id: str) -> bool:
+        """Remove all of a thread; see `Checkpointer.delete_thread`."""
+        shared = self._owned(epoch)
+        with shared.busy():
+            return shared.writer.delete_thread(epoch, thread_id)
+
+    def load(self, thread_id: str, seq: int | None = None) -> ThreadImage | None:
+        """The head of a thread, or one checkpoint; see `Checkpointer.load`."""
+        shared = self._existing()
+        if shared is None:
+            return None
+        return shared.read(lambda txn: read_image(txn, thread_id, seq), None)
+
+    def run_number(self, thread_id: str, run_id: str) -> int | None:
+        """The number of a run; see `Checkpointer.run_number`."""
+        shared = self._existing()
+        if shared is None:
+            return None
+        return shared.read(lambda txn: read_run_number(txn, thread_id, run_id), None)
+
+    def run_end(self, thread_id: str, number: int) -> int | None:
+        """The checkpoint that completed a run; see `Checkpointer.run_end`."""
+        shared = self._existing()
+        if shared is None:
+            return None
+        return shared.read(lambda txn: read_run_end(txn, thread_id, number), None)
+
+    def threads(
+        self, *, statuses: Iterable[StatusName] | None = None, after: str = "", limit: int = 1_000
+    ) -> Iterator[ThreadSummary]:
+        """Threads by status and id, all of one snapshot; see `Checkpointer.threads`."""
+        wanted = check_paging(statuses, after)
+        shared = self._existing()
+        if shared is None:
+            return iter(())
+        nothing: list[ThreadSummary] = []
+        return iter(shared.read(lambda txn: read_threads(txn, wanted, after, limit), nothing))
+
+    def close(self) -> None:
+        """Release ownership and close; see `Checkpointer.close`."""
+        with self._opening:
+            finalizer, self._finalizer, self._shared = self._finalizer, None, None
+            if finalizer is not None:
+                finalizer()
+
+    def _opened(self) -> Shared:
+        """The environment, opened and made if need be."""
+        shared = self._attached(create=True)
+        if shared is None:
+            raise unavailable(self._path, "it vanished", "Try again")
+        return shared
+
+    def _existing(self) -> Shared | None:
+        """The environment, opened if the store exists."""
+        return self._attached(create=False)
+
+    def _owned(self, epoch: int) -> Shared:
+        """The environment for a write; who has not opened it owns nothing."""
+        shared = self._existing()
+        if shared is None:
+            raise OwnershipLost(
+                f"{self!r} does not exist; acquire it before writing", epoch=epoch, store_epoch=0
+            )
+        return shared
+
+    def _attached(self, *, create: bool) -> Shared | None:
+        shared = self._shared
+        if shared is not None and shared.pid == os.getpid():
+            return shared
+        with self._opening:
+            shared = self._shared
+            if shared is not None and shared.pid == os.getpid():
+                return shared
+            shared = attach(self._path, self._options, create=create)
+            if shared is not None:
+                self._shared = shared
+                self._finalizer = weakref.finalize(self, detach, shared, self._token)
+            return shared
