@@ -16,7 +16,7 @@ Caller: TypeAlias = Callable[[Callable[..., Any], Any, Any], Any]
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-class CannotCall(Exception):  # noqa: N818  # never leaves the package; the builder turns it into InvalidGraph
+class CannotCall(Exception):  # never leaves the package; the builder turns it into InvalidGraph
     """The function cannot be a node or router; the text says why and what to do."""
 
 

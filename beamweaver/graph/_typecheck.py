@@ -200,7 +200,7 @@ def _typed_dict(cls: Any, text: str) -> Checker:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError:
         return Checker(text, (), _instance(dict, text))
-    required = frozenset(cls.__required_keys__)
+    required = _required(cls, hints)
     members: dict[str, Checker] = {}
 
     def look(value: object) -> Fault | None:
@@ -215,6 +215,26 @@ def _typed_dict(cls: Any, text: str) -> Checker:
         return _first_fault((f"[{key!r}]", members[key], item) for key, item in value.items())
 
     return Checker(text, (), look)
+
+
+def _required(cls: Any, hints: Mapping[str, Any]) -> frozenset[str]:
+    # Under postponed annotations the class itself does not see Required and NotRequired.
+    marks = {key: _mark(hint) for key, hint in hints.items()}
+    needed = {key for key, mark in marks.items() if mark == "Required"}
+    return frozenset(
+        key
+        for key in cls.__required_keys__ | needed
+        if key in hints and marks[key] != "NotRequired"
+    )
+
+
+def _mark(hint: Any) -> str:
+    while hasattr(hint, "__metadata__") or _is_wrapper(get_origin(hint)):
+        name = getattr(get_origin(hint), "_name", None)
+        if name in {"Required", "NotRequired"}:
+            return str(name)
+        hint = hint.__origin__ if hasattr(hint, "__metadata__") else get_args(hint)[0]
+    return ""
 
 
 def _first_fault(parts: Iterable[tuple[str, Checker, object]]) -> Fault | None:

@@ -143,7 +143,7 @@ class Graph:
         metadata: Mapping[str, Any] | None = None,
         destinations: Sequence[str] = (),
     ) -> Any:
-        """Add a node. Also as `@graph.add_node("name")`; without a name it has the function's.
+        """Add a node. Also as `@graph.add_node("name")`; the name may be left to the function.
 
         Args:
             name: Its name: 1 to 128 characters without NUL, ":" and "|", not beginning with "__".

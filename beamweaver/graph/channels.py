@@ -142,10 +142,10 @@ class Channel:
     def _cure(self, value: object) -> str:
         origin = get_origin(self.type) or self.type
         if origin is list and not isinstance(value, (list, tuple, set, frozenset)):
-            return f'Wrap it in a list: {{"{self.name}": [...]}}.'
+            return f'Wrap it in a list: {{"{self.name}": [...]}}'
         if origin is list:
-            return f"Give a list of the declared type: {self.type_text}."
-        return f"Give a value of type {self.type_text}, or change the type of {self.name!r}."
+            return f"Give a list of the declared type: {self.type_text}"
+        return f"Give a value of type {self.type_text}, or change the type of {self.name!r}"
 
     def fold(self, current: Any, updates: Sequence[Any]) -> Any:
         """The value after updates, in order; `current` itself is never changed.

@@ -27,7 +27,7 @@ __all__ = ["SchemaFault", "channels_of"]
 _FRAMES: Final = 16
 
 
-class SchemaFault(Exception):  # noqa: N818  # never leaves the package; the builder turns it into InvalidGraph
+class SchemaFault(Exception):  # never leaves the package; the builder turns it into InvalidGraph
     """The schema cannot be used; the text says why and what to do."""
 
 

@@ -281,7 +281,8 @@ class _Collector:
             hint = " It is a coroutine: async nodes are not supported yet; use asyncio.run."
         raise InvalidUpdate(
             f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint} "
-            f"Return None, a dict such as {_example(self.graph)}, a Command, a Send, or a list of these",
+            f"Return None, a dict such as {_example(self.graph)}, a Command, a Send, "
+            "or a list of these",
             node=self.node,
             got=type(part).__name__,
         )
