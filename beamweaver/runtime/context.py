@@ -1,0 +1,160 @@
+"""What a node may know and do while it runs: `ctx`, and `interrupt()`."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from beamweaver.engine.ids import idempotency_key, interrupt_id
+from beamweaver.engine.state import Question
+from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall
+
+if TYPE_CHECKING:
+    from beamweaver.engine.effects import Attempt
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["Context", "current_context", "interrupt"]
+
+_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
+    "beamweaver_context", default=None
+)
+
+
+class Asks(BaseException):
+    """Control flow: the node asked a question that has no answer yet. User code must not catch it."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(f"question {question.id} waits for an answer")
+        self.question = question
+
+
+class Context:
+    """The context of one attempt; a node gets it by a parameter named `ctx` or annotated `Context`.
+
+    Attributes:
+        state: The state that the node was given.
+        thread_id: The thread.
+        run_id: The run.
+        step: The step's number.
+        node: The node's name.
+        attempt: 1 for the first attempt since the caller's last call.
+        namespace: `()` in a graph that is no subgraph.
+    """
+
+    __slots__ = ("_asked", "_attempt", "_hub", "_log", "namespace", "run_id", "thread_id")
+
+    def __init__(self, hub: Hub, attempt: Attempt, thread_id: str, run_id: str) -> None:
+        self._hub = hub
+        self._attempt = attempt
+        self._asked = 0
+        self._log: Any = None
+        self.thread_id = thread_id
+        self.run_id = run_id
+        self.namespace: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state that the node was given."""
+        return self._attempt.view
+
+    @property
+    def step(self) -> int:
+        """The number of the step."""
+        return self._attempt.step
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self._attempt.node.name
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+        return self._attempt.number
+
+    @property
+    def first_attempt_at(self) -> float:
+        """When the task's first attempt began, in UTC seconds."""
+        return self._attempt.first_us / 1_000_000
+
+    @property
+    def task_id(self) -> str:
+        """The same in every attempt, in every process, after every crash."""
+        return self._attempt.task_id
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for outside effects of this task; the same whenever the task runs again."""
+        return idempotency_key(self.thread_id, self._attempt.task_id)
+
+    @property
+    def log(self) -> Any:
+        """A structlog logger bound to thread, run, node and attempt."""
+        if self._log is None:
+            self._log = structlog.get_logger("beamweaver.node").bind(
+                thread_id=self.thread_id,
+                run_id=self.run_id,
+                node=self.node,
+                attempt=self.attempt,
+            )
+        return self._log
+
+    def interrupt(self, value: Any, *, key: str | None = None) -> Any:
+        """Ask a question: the thread waits, and this returns the answer when the node runs again.
+
+        The node's code runs again from its top; answers are matched by `key`, else by order.
+
+        Args:
+            value: What the person who answers is shown; any storable value.
+            key: A name for the question, stable when the order of questions is not.
+
+        Returns:
+            The answer that `resume` gave.
+
+        Raises:
+            InterruptWithoutCheckpointer: The graph was compiled without a store.
+            SerializationError: `value` cannot be stored.
+        """
+        if not self._hub.keeps:
+            raise InterruptWithoutCheckpointer(
+                f"node {self.node!r} asked a question, and the graph has no checkpointer, so nobody "
+                "could ever answer: compile(checkpointer=LMDBCheckpointer(path)) or MemoryCheckpointer()",
+                node=self.node,
+            )
+        ordinal = self._asked
+        if key is None:
+            self._asked += 1
+        for question in self._attempt.questions:
+            same = question.key == key if key is not None else question.ordinal == ordinal
+            if same and question.answered and (key is not None or question.key is None):
+                return question.answer
+        data = self._hub.codec.encode(value)
+        id_ = interrupt_id(self.task_id, ordinal, key)
+        raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
+
+
+def current_context() -> Context:
+    """The context of the node that runs here.
+
+    Raises:
+        InvalidCall: No node runs here.
+    """
+    context = _current.get()
+    if context is None:
+        raise InvalidCall(
+            "no node runs here: interrupt() and current_context() work only inside of a node, on the "
+            "worker that runs it"
+        )
+    return context
+
+
+def interrupt(value: Any, *, key: str | None = None) -> Any:
+    """Ask a question from inside a node; see `Context.interrupt`.
+
+    Example:
+        >>> def review(state):
+        ...     return {"decision": interrupt({"draft": state["draft"]})}
+    """
+    return current_context().interrupt(value, key=key)

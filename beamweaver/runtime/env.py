@@ -1,0 +1,77 @@
+"""The engine's view of the world: clock, chance, ids and the codec, for one thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.codec import ChannelCodec
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["GraphCodec", "ThreadEnv"]
+
+
+class GraphCodec:
+    """The encoding of a graph's channels: one plan a channel, made once."""
+
+    __slots__ = ("_codec", "_plans")
+
+    def __init__(self, codec: Any, graph: CompiledGraph) -> None:
+        self._codec = codec
+        self._plans: dict[str, ChannelCodec] = {
+            name: codec.plan(channel.type) for name, channel in graph.channels.items()
+        }
+
+    def encode(self, channel: str, value: Any) -> bytes:
+        """A channel's value as bytes."""
+        plan = self._plans.get(channel)
+        if plan is None:
+            return self._codec.encode(value)  # type: ignore[no-any-return] # the codec is untyped here
+        return plan.encode(value)
+
+    def decode(self, channel: str, data: bytes) -> Any:
+        """A channel's value from its bytes."""
+        plan = self._plans.get(channel)
+        return self._codec.decode(data) if plan is None else plan.decode(data)
+
+
+class ThreadEnv:
+    """`beamweaver.engine.Env` for the actor of one thread."""
+
+    __slots__ = ("_codec", "_hub", "decode", "encode", "epoch", "incarnation", "keeps", "limits")
+
+    def __init__(self, hub: Hub, codec: GraphCodec, incarnation: int) -> None:
+        self._hub = hub
+        self._codec = hub.codec
+        self.epoch = hub.epoch
+        self.incarnation = incarnation
+        self.limits = hub.limits
+        self.keeps = hub.keeps
+        self.encode = codec.encode
+        self.decode = codec.decode
+
+    @property
+    def publishing(self) -> bool:
+        """Whether anyone listens."""
+        return bool(self._hub.listeners)
+
+    def now_us(self) -> int:
+        """UTC in microseconds."""
+        return int(self._hub.system.clock.time() * 1_000_000)
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+        return self._hub.rng.random()
+
+    def new_id(self) -> str:
+        """A new unique id."""
+        return self._hub.new_id()
+
+    def encode_any(self, value: Any) -> bytes:
+        """Any value as bytes."""
+        return self._codec.encode(value)
+
+    def decode_any(self, data: bytes) -> Any:
+        """Any value from its bytes."""
+        return self._codec.decode(data)

@@ -1,0 +1,121 @@
+"""What the actors of a runtime tell each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import Commit
+    from beamweaver.errors import StoreError
+    from supervisors.mailbox import Cell
+
+__all__ = [
+    "CUT",
+    "DRAIN",
+    "RETIRE",
+    "WAKE",
+    "Acknowledged",
+    "Claim",
+    "Claimed",
+    "DropTimer",
+    "Fired",
+    "Refused",
+    "SetTimer",
+    "Write",
+]
+
+
+class _Signal:
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+WAKE = _Signal("WAKE")
+"""To a thread: calls wait for you."""
+DRAIN = _Signal("DRAIN")
+"""To a thread: start nothing more."""
+CUT = _Signal("CUT")
+"""To a thread: stop what still runs."""
+RETIRE = _Signal("RETIRE")
+"""To a thread: leave the memory if nothing needs you."""
+
+
+class Claim:
+    """To the writer: commits of older incarnations of this thread are stale from now on."""
+
+    __slots__ = ("cell", "incarnation", "thread_id")
+
+    def __init__(self, thread_id: str, incarnation: int, cell: Cell) -> None:
+        self.thread_id = thread_id
+        self.incarnation = incarnation
+        self.cell = cell
+
+
+class Claimed:
+    """To a thread: the claim stands, and what older incarnations wrote is in the store."""
+
+    __slots__ = ()
+
+
+class Write:
+    """To the writer: make this durable and tell `cell`."""
+
+    __slots__ = ("cell", "commit")
+
+    def __init__(self, commit: Commit, cell: Cell) -> None:
+        self.commit = commit
+        self.cell = cell
+
+
+class Acknowledged:
+    """To a thread: the record `seq` is durable."""
+
+    __slots__ = ("seq",)
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+
+
+class Refused:
+    """To a thread: the record `seq` was not written."""
+
+    __slots__ = ("error", "seq")
+
+    def __init__(self, seq: int, error: StoreError) -> None:
+        self.seq = seq
+        self.error = error
+
+
+class SetTimer:
+    """To the timers: send `Fired(key)` to `cell` after `delay` seconds."""
+
+    __slots__ = ("cell", "delay", "key")
+
+    def __init__(self, cell: Cell, key: Any, delay: float) -> None:
+        self.cell = cell
+        self.key = key
+        self.delay = delay
+
+
+class DropTimer:
+    """To the timers: forget this one."""
+
+    __slots__ = ("cell", "key")
+
+    def __init__(self, cell: Cell, key: Any) -> None:
+        self.cell = cell
+        self.key = key
+
+
+class Fired:
+    """To a thread: its timer `key` is due."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key

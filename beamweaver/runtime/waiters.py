@@ -1,0 +1,157 @@
+"""Who waits for what: the calls of a runtime, outside of its supervision tree.
+
+A caller puts its call here and then wakes the thread's actor; the actor takes its calls from here. So no
+call is lost with a mailbox, and no actor's restart is visible to a caller: the next incarnation takes up
+all calls of its thread that have no answer yet.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.errors import RuntimeStopped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from beamweaver.engine.calls import Call
+    from beamweaver.types import Outcome
+    from supervisors import Future
+
+__all__ = ["Answer", "Waiters", "Waiting"]
+
+
+class Answer:
+    """What a caller gets: an outcome, an error, or both (a failed run has a state)."""
+
+    __slots__ = ("error", "outcome")
+
+    def __init__(self, outcome: Outcome | None, error: Exception | None) -> None:
+        self.outcome = outcome
+        self.error = error
+
+
+class Waiting:
+    """One call and its caller's futures."""
+
+    __slots__ = ("call", "done", "incarnation", "receipt")
+
+    def __init__(self, call: Call, done: Future[Any], receipt: Future[Any] | None) -> None:
+        self.call = call
+        self.done = done
+        """Resolved with an `Answer` when the run stops or the call is refused."""
+        self.receipt = receipt
+        """Resolved with the run id when the call is durable; for tells."""
+        self.incarnation = -1
+        """Of the actor that took it last."""
+
+
+class Waiters:
+    """The calls of a runtime that have no answer yet, by thread, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: dict[str, dict[str, Waiting]] = {}
+        self._stopped: Exception | None = None
+        self._answered = 0
+
+    def add(self, thread_id: str, waiting: Waiting) -> None:
+        """Keep a call until it is answered.
+
+        Raises:
+            RuntimeStopped: The runtime has ended.
+        """
+        with self._lock:
+            if self._stopped is not None:
+                raise self._stopped
+            self._threads.setdefault(thread_id, {})[waiting.call.id] = waiting
+
+    def take(self, thread_id: str, incarnation: int) -> list[Call]:
+        """The thread's calls that this incarnation of its actor has not taken yet, oldest first.
+
+        A call that an earlier incarnation took is marked `again`: it may have been admitted.
+        """
+        calls = []
+        with self._lock:
+            for waiting in self._threads.get(thread_id, {}).values():
+                if waiting.incarnation == incarnation:
+                    continue
+                waiting.call.again = waiting.incarnation >= 0
+                waiting.incarnation = incarnation
+                calls.append(waiting.call)
+        return calls
+
+    def admitted(self, thread_id: str, call: Call, run_id: str) -> None:
+        """The call is durable; one that nobody waits for is answered with that."""
+        with self._lock:
+            waiting = self._threads.get(thread_id, {}).get(call.id)
+            if waiting is not None and not call.waits:
+                self._forget(thread_id, call.id)
+        if waiting is not None and waiting.receipt is not None:
+            waiting.receipt.offer(run_id)
+
+    def answer(self, thread_id: str, call: Call, answer: Answer) -> None:
+        """The call is answered: its caller goes on."""
+        with self._lock:
+            waiting = self._threads.get(thread_id, {}).get(call.id)
+            self._forget(thread_id, call.id)
+        if waiting is None:
+            return
+        if waiting.receipt is not None:
+            if answer.error is not None:
+                waiting.receipt.offer_error(answer.error)
+            else:
+                waiting.receipt.offer(call.run_id)
+        waiting.done.offer(answer)
+
+    def fail_thread(self, thread_id: str, error: Exception) -> None:
+        """All calls of a thread get this error."""
+        for call in self._calls(thread_id):
+            self.answer(thread_id, call, Answer(None, error))
+
+    def stop(self, error: RuntimeStopped) -> int:
+        """The runtime ends: every caller that still waits gets an error that names its run."""
+        with self._lock:
+            self._stopped = error
+            threads = list(self._threads)
+        stopped = 0
+        for thread_id in threads:
+            for call in self._calls(thread_id):
+                own = RuntimeStopped(
+                    f"{error.message}; run {call.run_id!r} of thread {thread_id!r} is kept where it "
+                    "was committed: the same call in the next runtime goes on",
+                    thread_id=thread_id,
+                    run_id=call.run_id,
+                )
+                own.__cause__ = error.__cause__
+                self.answer(thread_id, call, Answer(None, own))
+                stopped += 1
+        return stopped
+
+    def has(self, thread_id: str) -> bool:
+        """Whether any call of the thread waits."""
+        with self._lock:
+            return bool(self._threads.get(thread_id))
+
+    def threads(self) -> list[str]:
+        """The threads with calls that wait."""
+        with self._lock:
+            return list(self._threads)
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(waiting) for waiting in self._threads.values())
+
+    def _calls(self, thread_id: str) -> Iterator[Call]:
+        with self._lock:
+            calls = [waiting.call for waiting in self._threads.get(thread_id, {}).values()]
+        return iter(calls)
+
+    def _forget(self, thread_id: str, call_id: str) -> None:
+        waiting = self._threads.get(thread_id)
+        if waiting is None:
+            return
+        waiting.pop(call_id, None)
+        if not waiting:
+            del self._threads[thread_id]

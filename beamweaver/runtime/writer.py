@@ -1,0 +1,125 @@
+"""The checkpoint writer: the one actor that writes to the store, in groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from beamweaver.errors import OwnershipLost, StoreBroken, StoreFull
+from beamweaver.runtime.messages import Acknowledged, Claim, Claimed, Refused, Write
+from supervisors import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["Apply", "CheckpointWriter"]
+
+
+class Apply:
+    """To the writer: run `fn(store, epoch)` between two groups, and give its result to `done`."""
+
+    __slots__ = ("done", "fn")
+
+    def __init__(self, fn: Callable[[Any, int], Any], done: Any) -> None:
+        self.fn = fn
+        self.done = done
+
+
+class CheckpointWriter(Actor):
+    """Owns the store's write side.
+
+    Whoever finds it idle runs its slice at once (`Cell.run_inline`), so a lone thread commits without
+    a hop; what arrives meanwhile is the next group. In the lane "idle" it waits until nothing else is
+    runnable, so that all results of that moment share one sync.
+
+    Stale commits (of an incarnation older than the newest claim) are dropped before they join a group:
+    their actor is dead, and its successor has read the store.
+    """
+
+    lane: ClassVar[Literal["idle"]] = "idle"
+    isolated: ClassVar[bool] = False
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._incarnations: dict[str, int] = {}
+        self._group: list[Write] = []
+        self._bytes = 0
+        self.groups = 0
+        self.commits = 0
+
+    def on_start(self) -> None:
+        """Be known to the runtime."""
+        self._hub.writer = self.cell
+
+    def on_receive(self, message: Any) -> None:
+        """Gather commits; write them when the mailbox is empty or the group is full."""
+        if type(message) is Write:
+            self._join(message)
+        else:
+            self._write()
+            self._other(message)
+        if self._group and (self.cell.empty() or self._full()):
+            self._write()
+
+    def _other(self, message: Any) -> None:
+        if type(message) is Claim:
+            self._claim(message)
+        elif type(message) is Apply:
+            self._apply(message)
+
+    def _claim(self, claim: Claim) -> None:
+        if claim.incarnation >= self._incarnations.get(claim.thread_id, 0):
+            self._incarnations[claim.thread_id] = claim.incarnation
+            claim.cell.put(Claimed())
+
+    def _apply(self, apply: Apply) -> None:
+        try:
+            result = apply.fn(self._hub.store, self._hub.epoch)
+        except Exception as error:  # noqa: BLE001 - it belongs to who asked
+            apply.done.offer_error(error)
+        else:
+            apply.done.offer(result)
+
+    def forget(self, thread_id: str, incarnation: int) -> None:
+        """The actor of that incarnation left for good."""
+        if self._incarnations.get(thread_id) == incarnation:
+            del self._incarnations[thread_id]
+
+    def _join(self, write: Write) -> None:
+        commit = write.commit
+        if commit.incarnation < self._incarnations.get(commit.thread_id, 0):
+            return
+        self._group.append(write)
+
+    def _full(self) -> bool:
+        return len(self._group) >= self._hub.limits.group_commits
+
+    def _write(self) -> None:
+        group, self._group = self._group, []
+        if not group:
+            return
+        hub = self._hub
+        hub.reached("writer.group")
+        commits = [write.commit for write in group]
+        try:
+            if hub.store.blocks:
+                with self.system.blocking():
+                    errors = hub.store.commit(hub.epoch, commits)
+            else:
+                errors = hub.store.commit(hub.epoch, commits)
+        except StoreFull as error:
+            errors = [error] * len(group)
+        except (OwnershipLost, StoreBroken) as error:
+            # Nobody here can mend it: the runtime ends, and says why.
+            hub.fatal = error
+            raise
+        self.groups += 1
+        self.commits += len(group)
+        hub.reached("writer.synced")
+        for write, failure in zip(group, errors, strict=True):
+            if failure is None:
+                write.cell.put(Acknowledged(write.commit.record.seq))
+            else:
+                write.cell.put(Refused(write.commit.record.seq, failure))
+        hub.reached("writer.acknowledged")
