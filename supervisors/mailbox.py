@@ -1,0 +1,280 @@
+"""The cell of an actor: its mailbox (`Inbox`) and the slices in which its handlers run."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from pykka._envelope import Envelope
+from pykka._introspection import get_attr_directly
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
+
+from supervisors.death import ExitSignal, acknowledge, die, drain, ignore, kill
+from supervisors.exits import KILLED, NORMAL, Crashed, ExitReason
+from supervisors.inbox import CLOSING, ENDED, RUNNING, Hooks, Inbox
+from supervisors.kill import Job
+from supervisors.ref import ActorRef, StopRequest, ref_of
+from supervisors.scheduler import here
+from supervisors.signals import Exit
+
+if TYPE_CHECKING:
+    from supervisors.scheduler import Worker
+
+__all__ = ["Cell", "Continue", "Ignore", "Refuse"]
+
+
+class Ignore(Exception):  # noqa: N818 - OTP's word: a wish, not an error
+    """Raise in `on_start`: this actor wants not to run (OTP's `ignore`). Nothing has failed."""
+
+
+class Refuse(Exception):  # noqa: N818 - an answer, not an error of the actor
+    """Raise in `on_receive` to answer an ask with `error`, and live on."""
+
+    def __init__(self, error: BaseException) -> None:
+        """Answer with `error`."""
+        super().__init__(error)
+        self.error = error
+
+
+class _KilledInHandler(BaseException):
+    """A handler was interrupted: its actor ends at once."""
+
+
+class Continue:
+    """What `handle_continue` leaves for the end of the handler."""
+
+    __slots__ = ("term",)
+
+    def __init__(self, term: object) -> None:
+        """Leave `term`."""
+        self.term = term
+
+
+class Cell(Inbox):
+    """An actor's mailbox and life; it exists before its actor is made, and after it has ended.
+
+    `put`, `put_system` and `run_inline` may be called from anywhere.
+    """
+
+    __slots__ = ()
+
+    @property
+    def ref(self) -> ActorRef[Any]:
+        """The reference of the actor."""
+        return ref_of(self)
+
+    def parent_ended(self, reason: ExitReason) -> None:
+        """Get the exit signal of the supervisor, which has ended for `reason`."""
+        self.put_system(ExitSignal(self.parent, reason))
+
+    def kill(self, grace: float) -> None:
+        """End the actor without asking it; after `grace` seconds give its worker up."""
+        kill(self, grace)
+
+    def run_inline(self) -> bool:
+        """Run a slice of this actor at once on the calling worker, if nothing else could run.
+
+        Only if its run flag is free and nothing else waits for a worker. The calling
+        actor's context and handler are suspended meanwhile; a kill of it waits.
+
+        Returns:
+            whether a slice ran
+        """
+        worker = here.worker
+        if worker is None or not self.scheduler.quiet(worker) or not self.busy.acquire(False):
+            return False
+        job = worker.job
+        if job is not None:
+            job.cover()
+            worker.job = None
+        worker.nest.append(worker.cell)
+        try:
+            self.turn(worker)
+        finally:
+            worker.nest.pop()
+            if job is not None:
+                worker.job = job
+                job.uncover()
+        return True
+
+    def turn(self, worker: Worker) -> None:
+        """Run a slice: as many messages as the worker's quantum allows."""
+        busy = self.busy
+        below = worker.cell
+        worker.cell = self
+        self.holder = worker
+        if self.phase == ENDED:
+            drain(self, self.reason or NORMAL)
+            error = None
+        elif self.context is None:
+            error = self._slice(worker)
+        else:
+            error = self.context.run(self._slice, worker)
+        worker.cell = below
+        self.holder = None
+        if error is not None:
+            # the error lives on with who hears of it; the dead actor's locals must not
+            traceback.clear_frames(error.__traceback__)
+        if self.busy is not busy:
+            return  # this slice was abandoned: the cell is no longer its own
+        busy.release()
+        if (self.sysq or (self.q and not self.held)) and busy.acquire(False):
+            self.scheduler.submit_lazy(self, worker)
+
+    def _slice(self, worker: Worker) -> BaseException | None:
+        try:
+            if self.fresh is not None:
+                self._begin(worker)
+            actor = self.actor
+            if actor is not None:
+                self._serve(actor, worker)
+        except _KilledInHandler:
+            die(self, KILLED, stop=False)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends this actor only
+            die(self, Crashed(error))
+            return error
+        return None
+
+    def _begin(self, worker: Worker) -> None:
+        assert self.fresh is not None
+        args, kwargs = self.fresh
+        self.fresh = None
+        if self.sysq and any(type(m) is ExitSignal and m.kill for m in self.sysq):
+            die(self, KILLED, stop=False)
+            return
+        cls = self.actor_class
+        actor = cls.__new__(cls)
+        actor.cell = self
+        actor.system = self.system
+        self.actor = actor
+
+        def start() -> None:
+            actor.__init__(*args, **kwargs)
+            actor.on_start()
+
+        try:
+            self._call(worker, start)
+        except Ignore:
+            ignore(self)
+            return
+        if not self.held:
+            acknowledge(self)
+
+    def _serve(self, actor: Hooks, worker: Worker) -> None:
+        queue = self.q
+        left = worker.quantum
+        receive = actor.on_receive
+        guarded: bool = self.actor_class.interruptible
+        while self.phase < CLOSING:
+            if self.after:
+                self._run_after(actor, worker)
+            elif self.sysq:
+                self._run_system(actor, worker)
+            elif left and queue and not self.held:
+                left -= 1
+                message = queue.popleft()
+                if type(message) is Envelope:
+                    self._answer(actor, message, worker)
+                elif guarded:
+                    self._call(worker, receive, message)
+                else:
+                    receive(message)
+            else:
+                return
+
+    def _call(self, worker: Worker, handler: Any, *args: Any) -> Any:
+        if not self.actor_class.interruptible:
+            return handler(*args)
+        job = self.job = Job()
+        result = job.perform(worker, handler, *args)
+        self.job = None
+        outcome, job.outcome = job.outcome, None
+        if result is None:
+            raise _KilledInHandler
+        if not result:
+            raise outcome
+        return outcome
+
+    def _run_after(self, actor: Hooks, worker: Worker) -> None:
+        assert self.after is not None
+        item = self.after.popleft()
+        if type(item) is Continue:
+            self._call(worker, actor.on_continue, item.term)
+        else:
+            actor._end(item.reason)  # noqa: SLF001 - the actor's side of its cell
+
+    def _answer(self, actor: Hooks, envelope: Envelope[Any], worker: Worker) -> None:
+        future: Any = envelope.reply_to
+        message = envelope.message
+        if type(message) is _ActorStop:
+            if future is not None:
+                self.pages().joiners.append(future)
+            actor._end(NORMAL)  # noqa: SLF001
+            return
+        if future is None:
+            self._call(worker, self._dispatch, actor, message)
+            return
+        if future.given_up:
+            return
+        self.reply = future
+        try:
+            value = self._call(worker, self._dispatch, actor, message)
+        except Refuse as refusal:
+            reply, self.reply = self.reply, None
+            if reply is not None:
+                reply.offer_error(refusal.error)
+            return
+        reply, self.reply = self.reply, None
+        if reply is not None:
+            reply.offer(value)
+
+    def _dispatch(self, actor: Hooks, message: Any) -> Any:
+        kind = type(message)
+        if kind is ProxyCall:
+            return get_attr_directly(actor, message.attr_path)(*message.args, **message.kwargs)
+        if kind is ProxyGetAttr:
+            return get_attr_directly(actor, message.attr_path)
+        if kind is ProxySetAttr:
+            parent = get_attr_directly(actor, message.attr_path[:-1])
+            return setattr(parent, message.attr_path[-1], message.value)
+        return actor.on_receive(message)
+
+    def _run_system(self, actor: Hooks, worker: Worker) -> None:
+        assert self.sysq is not None
+        try:
+            message = self.sysq.popleft()
+        except IndexError:
+            return
+        if type(message) is ExitSignal:
+            self._signal(actor, message, worker)
+        elif type(message) is StopRequest:
+            actor._end(message.reason)  # noqa: SLF001
+        elif not actor._system(message):  # noqa: SLF001
+            self._call(worker, actor.on_signal, message)
+
+    def _signal(self, actor: Hooks, signal: ExitSignal, worker: Worker) -> None:
+        if signal.kill:
+            die(self, KILLED, stop=False)
+            return
+        sender = signal.sender
+        if signal.bond is not None:
+            with self.system.lock:
+                links = {} if self.book is None else self.book.links
+                if sender is None or links.get(sender) is not signal.bond:
+                    return  # unlinked since
+                del links[sender]
+        if sender is not None and (sender is self.parent or sender is self):
+            actor._end(signal.reason)  # noqa: SLF001
+        elif actor.trap_exit:
+            self._call(worker, actor.on_signal, Exit(sender, signal.reason))
+        elif signal.reason != NORMAL:
+            actor._end(signal.reason)  # noqa: SLF001
+
+    def resume(self) -> None:
+        """Serve ordinary messages again after `held`; from the actor's own slice."""
+        self.held = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the actor runs: it has started and has not begun to end."""
+        return self.phase == RUNNING

@@ -1,0 +1,159 @@
+"""Tasks: one body each, run once on any worker, killable; the owner gets exactly one result."""
+
+from __future__ import annotations
+
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from supervisors.actor import Actor
+from supervisors.events import Event
+from supervisors.exits import KILLED, ExitReason
+from supervisors.inbox import ENDED
+from supervisors.kill import Job, shield
+from supervisors.scheduler import here
+from supervisors.signals import Down, TaskDone, TaskEnded, TaskFailed
+
+if TYPE_CHECKING:
+    from supervisors.mailbox import Cell
+    from supervisors.scheduler import Lane, Worker
+    from supervisors.system import ActorSystem
+    from supervisors.timers import TimerRef
+
+__all__ = ["TaskActor"]
+
+
+class TaskActor(Actor, Job):
+    """A task. Subclass it, write `run()`, start it by `ActorSystem.spawn_task`.
+
+    It is a one-shot actor without a mailbox: the object is cell, actor and kill protocol in one,
+    because a graph makes one for each node that it runs. Its owner gets exactly one of
+
+    - `TaskDone(token, value)`: `run()` returned `value`;
+    - `TaskFailed(token, error)`: it raised `error`, of any class;
+    - `Down(token, KILLED)` (to `on_signal`): it was killed before. Then one
+      `TaskEnded(token, abandoned)` follows when the body has left its worker or was abandoned.
+
+    Attributes:
+        owner: the cell that gets the result
+        token: what identifies it to the owner
+    """
+
+    lane: ClassVar[Lane] = "lo"
+    owner: Cell
+    token: object
+    _context: Context | None = None
+    _ended = False
+    _deadline: TimerRef | None = None
+
+    def run(self) -> Any:
+        """Do the work, and return its result. Runs once, on any worker."""
+        raise NotImplementedError
+
+    @property
+    def live(self) -> bool:
+        """Whether its outcome is still open: what a killed body still does must be refused."""
+        return bool(self.claim)
+
+    def enter(
+        self, system: ActorSystem, owner: Cell, token: object, context: Context | None, inject: bool
+    ) -> None:
+        """Become the task `token` of `owner`: for `spawn_task`."""
+        self.prepare(inject)
+        self.system = system
+        self.owner = owner
+        self.token = token
+        self._context = context
+        book = owner.book
+        if book is None:
+            book = owner.pages()
+        book.kids[self] = None
+        if owner.phase == ENDED:
+            self.kill()
+
+    def turn(self, worker: Worker) -> None:
+        """Run the body on `worker` and send its outcome to the owner."""
+        below = worker.cell
+        worker.cell = self
+        context = self._context
+        if context is None:
+            context = Context()
+        returned = self.perform(worker, context.run, self.run)
+        worker.cell = below
+        outcome, self.outcome = self.outcome, None
+        owner = self.owner
+        book = owner.book
+        if book is not None:
+            book.kids.pop(self, None)
+        if returned:
+            owner.put_lazy(TaskDone(self.token, outcome), worker)
+        elif returned is None:
+            self._end(worker)
+        else:
+            owner.put_lazy(TaskFailed(self.token, outcome), worker)
+
+    def _end(self, worker: Worker) -> None:  # type: ignore[override]  # a task ends by its turn
+        with self.system.lock:
+            if self._ended:
+                return
+            self._ended = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.owner.put_lazy(TaskEnded(self.token, abandoned=False), worker)
+
+    def kill(self, grace: float | None = None) -> bool:
+        """End the task, unless its outcome is decided. From any thread.
+
+        The owner gets `Down(token, KILLED)` at once; `Killed` is raised in the body if it
+        runs; after the grace period its worker is given up.
+
+        Args:
+            grace: seconds; the system's `limits.kill_grace` by default
+
+        Returns:
+            False if its result, or another kill, came first
+        """
+        with shield():
+            if not self.claim_kill():
+                return False
+            self.owner.put_system(Down(self.token, KILLED))
+            self.interrupt()
+            seconds = self.system.limits.kill_grace if grace is None else grace
+            timers = self.system.scheduler.timers
+            self._deadline = timers.add(seconds, _Abandon(self, seconds), None)
+            if self._ended:
+                self._deadline.cancel()
+        return True
+
+    def parent_ended(self, reason: ExitReason) -> None:
+        """End with the owner."""
+        del reason
+        self.kill()
+
+
+class _Abandon:
+    """Gives a killed task up that did not end in time. A timer's target, then a turn."""
+
+    __slots__ = ("_grace", "_task")
+    lane: Lane = "hi"
+
+    def __init__(self, task: TaskActor, grace: float) -> None:
+        self._task = task
+        self._grace = grace
+
+    def put(self, _message: object) -> None:
+        """Come due: carry it out on a worker, never on the timers' own thread."""
+        self._task.system.scheduler.submit_lazy(self, here.worker)
+
+    def turn(self, worker: Worker) -> None:
+        """Give the task's worker up, unless the task has ended, or has not begun."""
+        del worker
+        task = self._task
+        with task.system.lock:
+            if task._ended or task.worker is None:  # noqa: SLF001 - one protocol, two objects
+                return
+            task._ended = True  # noqa: SLF001
+            task.system.scheduler.abandon(task.worker)
+        task.owner.put(TaskEnded(task.token, abandoned=True))
+        task.system.emit(
+            Event("abandoned", repr(task), KILLED, {"grace": self._grace, "token": task.token})
+        )
