@@ -132,7 +132,7 @@ class Actor(pykka.Actor):
         return self.cell.ref
 
     @property
-    def actor_ref(self) -> ActorRef[Any]:  # type: ignore[override]  # ours is a subclass
+    def actor_ref(self) -> ActorRef[Any]:
         """The reference to this actor, by pykka's name."""
         return self.cell.ref
 

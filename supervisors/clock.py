@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Clock", "RealClock"]
 
@@ -19,9 +22,16 @@ class Clock(Protocol):
         """Return seconds since the epoch."""
         ...
 
+    def subscribe(self, changed: Callable[[], object]) -> None:
+        """Have `changed` called whenever the time is moved by hand."""
+        ...
+
 
 class RealClock:
     """The machine's clocks."""
 
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
+
+    def subscribe(self, changed: Callable[[], object]) -> None:
+        """Do nothing: nobody moves this clock by hand."""

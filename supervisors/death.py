@@ -143,7 +143,7 @@ def acknowledge(cell: Inbox) -> None:
     book.ties.clear()
     ack, book.ack = book.ack, None
     if isinstance(ack, Future):
-        ack.offer(True)  # noqa: FBT003 - the value of the future: it runs
+        ack.offer(True)
     elif ack is not None:
         ack[0].put_system(Started(ack[1]))
 
@@ -197,7 +197,7 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
     if book is not None:
         _answer_starter(cell, book, reason, ignored=ignored)
         for joiner in book.joiners:
-            joiner.offer(True)  # noqa: FBT003 - the value of the future: it ended
+            joiner.offer(True)
     cell.actor = None
     cell.context = None
     cell._ref = None  # noqa: SLF001 - breaks the cycle of cell and reference
@@ -221,11 +221,8 @@ def _spread(cell: Inbox, book: Book, reason: ExitReason) -> None:
 def _signal_links(cell: Inbox, book: Book, reason: ExitReason) -> None:
     for other, bond in book.links.items():
         with cell.system.lock:
-            if other.book is not None:
-                # its own half stays until it handles the signal: unlinking meanwhile cancels it
-                known = other.book.links.get(cell) is bond
-            else:
-                known = False
+            # the other half stays until it handles the signal: unlinking meanwhile cancels it
+            known = other.book is not None and other.book.links.get(cell) is bond
         if known:
             other.put_system(ExitSignal(cell, reason, bond))
 
@@ -236,7 +233,7 @@ def _answer_starter(cell: Inbox, book: Book, reason: ExitReason, *, ignored: boo
         return
     if isinstance(ack, Future):
         if ignored:
-            ack.offer(False)  # noqa: FBT003 - the value of the future: it does not run
+            ack.offer(False)
         else:
             ack.offer_error(StartError(cell.name or cell.actor_class.__name__, reason))
     else:

@@ -47,7 +47,7 @@ class Future(pykka.Future[T]):
     it drives the simulation. Any number of threads may wait. Only the first result counts.
     """
 
-    _get_hook = None
+    _hook: Callable[..., Any] | None = None
     _hook_value: T
 
     def __init__(self, scheduler: Scheduler | None = None, target: object = None) -> None:
@@ -85,7 +85,7 @@ class Future(pykka.Future[T]):
             BaseException: what was set as the exception
         """
         if not self._done:
-            if self._get_hook is not None:
+            if self._hook is not None:
                 return self._get_hooked(timeout)
             self._wait(timeout)
         if self._error is not None:
@@ -95,8 +95,8 @@ class Future(pykka.Future[T]):
     def _get_hooked(self, timeout: float | None) -> T:
         # The hook runs without a lock: two readers may both run it, neither waits for the other.
         if not hasattr(self, "_hook_value"):
-            assert self._get_hook is not None
-            self._hook_value = self._get_hook(timeout)
+            hook: Any = self._hook
+            self._hook_value = hook(timeout)
         return self._hook_value
 
     def _wait(self, timeout: float | None) -> None:
@@ -168,7 +168,7 @@ class Future(pykka.Future[T]):
         """
         if not self._take():
             raise AlreadySet("this future has a result already: a hook cannot be set")
-        self._get_hook = func
+        self._hook = func
 
     def offer(self, value: T | None) -> bool:
         """Set the value if there is no result; return whether it was this one that counted."""

@@ -129,7 +129,7 @@ class Inbox:
         """Make the mailbox of an actor of `actor_class` that is not running yet."""
         self.system = system
         self.scheduler = system.scheduler
-        self.actor_class = actor_class
+        self.actor_class: Any = actor_class  # a subclass of Actor, which this cannot name
         self.lane = lane
         self.number = number
         self.q: deque[Any] = deque()

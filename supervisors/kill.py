@@ -84,7 +84,7 @@ class Job:
             try:
                 self.window.pop()
             except IndexError:
-                while not self.injected:  # noqa: ASYNC110 - it has no event to wait for
+                while not self.injected:
                     sleep(0)
                 _raise_in_thread(worker.ident, _NOTHING)
         except BaseException:  # noqa: BLE001, S110 - the one injected exception ends here

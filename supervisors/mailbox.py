@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Continue", "Ignore", "Refuse"]
 
 
-class Ignore(Exception):  # noqa: N818 - OTP's word: a wish, not an error
+class Ignore(Exception):
     """Raise in `on_start`: this actor wants not to run (OTP's `ignore`). Nothing has failed."""
 
 
-class Refuse(Exception):  # noqa: N818 - an answer, not an error of the actor
+class Refuse(Exception):
     """Raise in `on_receive` to answer an ask with `error`, and live on."""
 
     def __init__(self, error: BaseException) -> None:

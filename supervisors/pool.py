@@ -105,10 +105,13 @@ class PoolScheduler:
         self.timers = Timers(self.clock, self.keeper.wake)
         self._spawned = 0
 
-    def start(self, clock: Clock) -> None:
-        """Take the clock of the system that uses this pool."""
-        self.clock = clock
-        self.timers = Timers(clock, self.keeper.wake)
+    def start(self, clock: Clock | None) -> Clock:
+        """Take the clock of the system that uses this pool; None: the machine's."""
+        if clock is not None:
+            self.clock = clock
+            self.timers = Timers(clock, self.keeper.wake)
+            clock.subscribe(self.keeper.wake)
+        return self.clock
 
     # Making things runnable
 

@@ -195,7 +195,7 @@ def join(cell: Inbox, future: Future[bool]) -> bool:
         if alive:
             book.joiners.append(future)
     if not alive:
-        future.offer(False)  # noqa: FBT003 - the value of the future
+        future.offer(False)
     return alive
 
 

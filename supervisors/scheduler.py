@@ -23,7 +23,10 @@ Lane: TypeAlias = Literal["hi", "lo", "idle"]
 class Runnable(Protocol):
     """Something that a worker gives a turn: an actor's cell, or a task."""
 
-    lane: Lane
+    @property
+    def lane(self) -> Lane:
+        """Where it waits."""
+        ...
 
     def turn(self, worker: Worker, /) -> None:
         """Run one slice on `worker`. It raises nothing."""
@@ -120,8 +123,8 @@ class Scheduler(Protocol):
         """The pending timers."""
         ...
 
-    def start(self, clock: Clock) -> None:
-        """Take the clock of the system that uses this scheduler. Start nothing yet."""
+    def start(self, clock: Clock | None) -> Clock:
+        """Take the clock of the system that uses this scheduler; None: choose one. Return it."""
         ...
 
     def submit(self, item: Runnable, worker: Worker | None, /) -> None:

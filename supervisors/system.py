@@ -6,13 +6,12 @@ import itertools
 import threading
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 import pykka
 
 from supervisors import death
-from supervisors.clock import Clock, RealClock
 from supervisors.errors import (
     AlreadyStarted,
     CallTimeout,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from supervisors.clock import Clock
     from supervisors.task import TaskActor
     from supervisors.timers import TimerRef
 
@@ -64,7 +64,7 @@ class ActorSystem:
 
     Args:
         scheduler: what runs the actors; a `PoolScheduler` of its own by default
-        clock: the time; the machine's by default
+        clock: the time; by default the scheduler's choice: the machine's, or a virtual one
         on_event: called with each `Event`, on the worker where it happens; by default they are
             logged to the logger `supervisors`
         on_dead_letter: called with the actor (as text), the message and the exit reason for
@@ -91,9 +91,8 @@ class ActorSystem:
         limits: Limits | None = None,
     ) -> None:
         """Make a system without threads."""
-        self.clock: Clock = RealClock() if clock is None else clock
         self.scheduler: Scheduler = PoolScheduler() if scheduler is None else scheduler
-        self.scheduler.start(self.clock)
+        self.clock: Clock = self.scheduler.start(clock)
         self.limits = Limits() if limits is None else limits
         self.lock = threading.Lock()
         self.watched = on_event is not None
@@ -104,7 +103,7 @@ class ActorSystem:
         self._numbers = itertools.count(1)
         self._stopped = False
 
-    def __enter__(self) -> ActorSystem:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -172,7 +171,7 @@ class ActorSystem:
             raise Ignore(f"{actor_class.__name__} wants not to run")
         return cell.ref
 
-    def _end_now(self, cell: Cell) -> None:
+    def _end_now(self, cell: Inbox) -> None:
         ended: Future[bool] = Future(self.scheduler)
         if join(cell, ended):
             death.kill(cell, self.limits.kill_grace)
@@ -404,6 +403,10 @@ class ActorSystem:
         """Return the living actors without a supervisor, in the order of their starts."""
         return [cell.ref for cell in list(self._roots)]
 
+    def names(self) -> list[str]:
+        """Return the names that are taken."""
+        return list(self._names)
+
     def shutdown(self, timeout: float = 10.0) -> bool:
         """End all actors in the reverse order of their starts, then all workers. Idempotent.
 
@@ -419,8 +422,8 @@ class ActorSystem:
             try:
                 ended.get(timeout=max(deadline - self.clock.monotonic(), 0))
             except CallTimeout:
-                self._end_now(ref.cell)  # type: ignore[arg-type]  # only cells are made here
+                self._end_now(ref.cell)
         self._stopped = True
         for ref in reversed(self.roots()):  # started meanwhile
-            self._end_now(ref.cell)  # type: ignore[arg-type]
+            self._end_now(ref.cell)
         return self.scheduler.shutdown(max(deadline - self.clock.monotonic(), 1.0))
