@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from beamweaver.checkpoint.base import Checkpointer
+from beamweaver.checkpoint.codec import ChannelCodec, Codec
 from beamweaver.checkpoint.lmdb import LMDBCheckpointer
 from beamweaver.checkpoint.memory import MemoryCheckpointer
 
-__all__ = ["Checkpointer", "LMDBCheckpointer", "MemoryCheckpointer"]
+__all__ = ["ChannelCodec", "Checkpointer", "Codec", "LMDBCheckpointer", "MemoryCheckpointer"]
