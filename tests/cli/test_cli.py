@@ -1,0 +1,112 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from beamweaver import cli
+from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.errors import MissingExtra
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.load(), list(arguments))
+
+
+def test_without_arguments_the_commands_are_listed():
+    result = run()
+
+    assert "demo" in result.output
+    assert "threads" in result.output
+
+
+def test_the_version_is_printed():
+    result = run("--version")
+
+    assert result.exit_code == 0
+    assert result.output.startswith("beamweaver ")
+
+
+@pytest.mark.parametrize("module", ["typer", "rich"])
+def test_without_the_extra_the_command_that_installs_it_is_told(module, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("beamweaver.cli._")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.split(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+
+    with pytest.raises(MissingExtra, match=r'pip install "beamweaver\[cli\]"') as caught:
+        cli.load()
+
+    assert caught.value.module == module
+
+
+def test_main_without_the_extra_exits_with_2_and_no_traceback(monkeypatch, capsys):
+    def missing():
+        raise MissingExtra("the command line needs typer")
+
+    monkeypatch.setattr(cli, "load", missing)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "beamweaver: the command line needs typer\n"
+
+
+def test_a_demo_on_a_store_that_exists_exits_with_2(tmp_path):
+    result = run("demo", "--store", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "exists; give a new path" in result.output
+
+
+def test_threads_of_no_store_exit_with_2(tmp_path):
+    result = run("threads", str(tmp_path / "none"))
+
+    assert result.exit_code == 2
+    assert "there is no store" in result.output
+
+
+def test_threads_of_something_else_exit_with_2(tmp_path):
+    (tmp_path / "file").write_text("not a store")
+    result = run("threads", str(tmp_path / "file"))
+
+    assert result.exit_code == 2
+    assert "beamweaver threads:" in result.output
+
+
+def test_an_empty_store_has_no_threads(tmp_path):
+    store = LMDBCheckpointer(tmp_path / "store", survives="process-kill")
+    store.acquire()
+    store.release()
+    store.close()
+    result = run("threads", str(tmp_path / "store"))
+
+    assert result.exit_code == 0
+    assert "thread" in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_the_demo_with_json_prints_only_json_and_keeps_the_store(tmp_path):
+    result = run(
+        "demo",
+        "--json",
+        "--files",
+        "5",
+        "--kills",
+        "1",
+        "--seed",
+        "1",
+        "--store",
+        str(tmp_path / "store"),
+    )
+
+    assert result.exit_code == 0, result.output
+    verdict = json.loads(result.stdout)
+    assert (verdict["ok"], verdict["indexed"]) == (True, 5)
+    assert "complete" in run("threads", str(tmp_path / "store")).output
