@@ -320,6 +320,8 @@ class RecordWriter:
                 self._group(epoch, [item], faults)
             except StoreError as error:
                 self._note(error)
+                if isinstance(error, StoreBroken):
+                    raise
                 item.error = error
 
     def _note(self, error: StoreError) -> None:
