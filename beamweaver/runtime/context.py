@@ -54,6 +54,10 @@ class Context:
         self.run_id = run_id
         self.namespace: tuple[str, ...] = ()
 
+    def belongs_to(self, hub: Hub) -> bool:
+        """Whether the node runs in that runtime."""
+        return self._hub is hub
+
     @property
     def state(self) -> dict[str, Any]:
         """The state that the node was given."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from beamweaver.errors import UnknownGraph
+from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.messages import RETIRE, WAKE, StartThread
 from beamweaver.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Hub:
         self.writer: Cell | None = None
         self.timers: Cell | None = None
         self.threads: Cell | None = None
+        self.recovery: Cell | None = None
         self.actors: dict[str, Cell] = {}
         self.quarantined: dict[str, str] = {}
         self.draining = False
@@ -78,6 +81,8 @@ class Hub:
         self._ids = itertools.count(1)
         self._id_prefix = f"{epoch:x}-" if seed is not None else ""
         self._lock = threading.Lock()
+        self._starting: set[str] = set()
+        self._plans: dict[int, tuple[CompiledGraph, GraphCodec]] = {}
 
     # Ids and time -------------------------------------------------------------------------------
 
@@ -143,10 +148,68 @@ class Hub:
         if self.fault is not None:
             self.fault(point)
 
-    def wake(self, thread_id: str, message: Any) -> bool:
-        """Put a message to the thread's actor, if there is one."""
-        cell = self.actors.get(thread_id)
-        if cell is None:
-            return False
-        cell.put(message)
-        return True
+    # Threads ------------------------------------------------------------------------------------
+
+    def ensure(self, thread_id: str, *, recover: bool = False) -> None:
+        """Wake the thread's actor, or have one started. Its calls wait in `waiters` meanwhile."""
+        with self._lock:
+            cell = self.actors.get(thread_id)
+            if cell is None and thread_id not in self._starting and self.threads is not None:
+                self._starting.add(thread_id)
+                self.threads.put(StartThread(thread_id, recover=recover))
+        if cell is not None:
+            cell.put(WAKE)
+
+    def enter(self, thread_id: str, cell: Cell) -> None:
+        """The thread's new actor is there."""
+        with self._lock:
+            self.actors.pop(thread_id, None)
+            self.actors[thread_id] = cell
+            self._starting.discard(thread_id)
+            oldest = self._surplus()
+        for other in oldest:
+            other.put(RETIRE)
+
+    def _surplus(self) -> list[Cell]:
+        """The actors that were entered first, where more than the limit are in memory."""
+        surplus = len(self.actors) - self.limits.threads_idle
+        if surplus <= 0:
+            return []
+        return list(itertools.islice(self.actors.values(), min(surplus + 15, 64)))
+
+    def leave(self, thread_id: str, cell: Cell) -> bool:
+        """The thread's actor wants to leave; False if calls wait for it."""
+        with self._lock:
+            if self.actors.get(thread_id) is not cell:
+                return True
+            if self.waiters.has(thread_id):
+                return False
+            del self.actors[thread_id]
+            return True
+
+    def gone(self, thread_id: str) -> None:
+        """The thread has no actor and none is on its way."""
+        with self._lock:
+            self.actors.pop(thread_id, None)
+            self._starting.discard(thread_id)
+
+    def forget_threads(self) -> None:
+        """A new registry: the table begins empty."""
+        with self._lock:
+            self.actors = {}
+            self._starting = set()
+
+    def new_threads(self, supervisor: Cell) -> None:
+        """A new thread supervisor: no actor of the one before is left."""
+        with self._lock:
+            self.threads = supervisor
+            self.actors = {}
+            self._starting = set()
+
+    def codec_of(self, graph: CompiledGraph) -> GraphCodec:
+        """The encoding of a graph's channels."""
+        plans = self._plans.get(id(graph))
+        if plans is None or plans[0] is not graph:
+            plans = (graph, GraphCodec(self.codec, graph))
+            self._plans[id(graph)] = plans
+        return plans[1]

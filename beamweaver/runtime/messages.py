@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Commit
     from beamweaver.errors import StoreError
+    from supervisors import Future
     from supervisors.mailbox import Cell
 
 __all__ = [
     "CUT",
-    "DRAIN",
     "RETIRE",
     "WAKE",
     "Acknowledged",
     "Claim",
     "Claimed",
+    "Drain",
     "DropTimer",
     "Fired",
     "Refused",
     "SetTimer",
+    "StartThread",
     "Write",
 ]
 
@@ -37,12 +39,29 @@ class _Signal:
 
 WAKE = _Signal("WAKE")
 """To a thread: calls wait for you."""
-DRAIN = _Signal("DRAIN")
-"""To a thread: start nothing more."""
 CUT = _Signal("CUT")
 """To a thread: stop what still runs."""
 RETIRE = _Signal("RETIRE")
 """To a thread: leave the memory if nothing needs you."""
+
+
+class StartThread:
+    """To the thread supervisor: start the thread's actor; `recover` takes its unfinished run up."""
+
+    __slots__ = ("recover", "thread_id")
+
+    def __init__(self, thread_id: str, *, recover: bool) -> None:
+        self.thread_id = thread_id
+        self.recover = recover
+
+
+class Drain:
+    """To a thread: start nothing more, and set `done` when nothing of it runs."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, done: Future[None]) -> None:
+        self.done = done
 
 
 class Claim:

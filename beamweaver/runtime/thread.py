@@ -9,7 +9,7 @@ from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
 from beamweaver.engine.state import Question, Result, RunState
-from beamweaver.errors import BeamWeaverError, UnknownGraph, UnknownRun
+from beamweaver.errors import BeamWeaverError, UnknownRun
 from beamweaver.events import AttemptKilled, StoreTrouble, ThreadRestarted
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.env import GraphCodec, ThreadEnv
@@ -18,7 +18,7 @@ from beamweaver.runtime.node import NodeActor, RouterActor
 from beamweaver.runtime.reading import recorded_outcome
 from beamweaver.runtime.waiters import Answer
 from beamweaver.types import Failure
-from supervisors import KILLED, Actor, TaskDone, TaskEnded, TaskFailed
+from supervisors import Actor, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Attempt, Effect, Transition
     from beamweaver.runtime.hub import Hub
-    from supervisors import ExitReason
+    from supervisors import ExitReason, Future
 
 __all__ = ["ThreadActor"]
 
@@ -65,7 +65,7 @@ class ThreadActor(Actor):
         """Attempts that start when the body of the one before has ended."""
         self._reload = False
         self._fed = False
-        self._draining = False
+        self._drains: list[Future[None]] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             fx.StartAttempt: self._start_attempt,
             fx.CancelAttempt: self._cancel_attempt,
@@ -84,6 +84,7 @@ class ThreadActor(Actor):
 
     def on_start(self) -> None:
         """Claim the thread; what older incarnations wrote is in the store when the claim stands."""
+        self._hub.enter(self.thread_id, self.cell)
         assert self._hub.writer is not None, "the writer starts before the threads"
         self._hub.writer.put(msg.Claim(self.thread_id, self._incarnation, self.cell))
         self._hub.writer.run_inline()
@@ -123,9 +124,9 @@ class ThreadActor(Actor):
                 self._refused(message)
             case msg.WAKE:
                 self._take_calls()
-            case msg.DRAIN:
-                self._draining = True
-                self._feed(Machine.drain)
+            case msg.Drain():
+                self._drains.append(message.done)
+                self._fed = True
             case msg.CUT:
                 self._feed(Machine.cut)
             case msg.RETIRE:
@@ -159,8 +160,6 @@ class ThreadActor(Actor):
         machine = self._machine = Machine(graph, env, state)
         if image is not None:
             machine.begin(recover=self._recover, told=calls_of(image.inbox, env, graph.name))
-            if self._draining:
-                machine.drain()
         self._image = None
         self._fed = True
         return machine
@@ -240,6 +239,8 @@ class ThreadActor(Actor):
         machine = self._machine
         if machine is None or self._tasks.pop(token, None) is None:
             return
+        if isinstance(token, fx.Attempt):
+            self._ending[token.step, token.position] = token
         node, task_id, number = _who(token)
         self._fail(machine, token, exit_failure(node, task_id, number, reason))
 
@@ -296,14 +297,17 @@ class ThreadActor(Actor):
         machine = self._machine
         self._fed = False
         if machine is None:
+            self._drained()
             return
         if self._reload and machine.in_flight is None:
             self._read_again(machine)
+        if self._hub.draining:
+            machine.drain()
         handlers = self._handlers
         effects: list[Effect] = machine.advance()
         for effect in effects:
             handlers[type(effect)](effect)
-        if not effects and machine.idle:
+        if machine.idle:
             self._rest(machine)
 
     def _read_again(self, machine: Machine) -> None:
@@ -410,8 +414,15 @@ class ThreadActor(Actor):
 
     def _rest(self, machine: Machine) -> None:
         """The run stopped and nobody asks: a thread of a graph without a store leaves at once."""
+        self._drained()
         if not self._hub.keeps and machine.state.status is not None:
             self._retire()
+
+    def _drained(self) -> None:
+        if self._loaded and not self._tasks:
+            for done in self._drains:
+                done.offer(None)
+            self._drains = []
 
     def _retire(self) -> None:
         machine = self._machine

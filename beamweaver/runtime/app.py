@@ -1,0 +1,287 @@
+"""Graphs that can be called: the builder whose `compile()` gives an `App`, and the `App`."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from beamweaver.checkpoint.base import Checkpointer
+from beamweaver.checkpoint.memory import MemoryCheckpointer
+from beamweaver.errors import InvalidCall, NoCheckpointer
+from beamweaver.graph.builder import Graph as GraphBuilder
+from beamweaver.graph.compiled import CompiledGraph
+from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime import places
+from beamweaver.runtime.core import Core
+from beamweaver.runtime.handle import ThreadHandle, await_outcome
+from beamweaver.runtime.reading import read_state
+from beamweaver.runtime.requests import check_thread_id, thread_id_of
+from beamweaver.types import Cancel, Invoke, Resume
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from beamweaver.graph.compiled import FailurePolicy
+    from beamweaver.runtime.requests import Message
+    from beamweaver.types import Duration, Outcome, ThreadState
+
+__all__ = ["App", "Graph"]
+
+_EPHEMERAL_WORKERS = 128
+
+
+class App(CompiledGraph):
+    """A compiled graph that can be called.
+
+    The first call starts a private runtime, one a store, which takes up only threads that are called; it
+    ends with `close()`, at the end of `with app:`, or at the process's exit. While a `Runtime` owns the
+    graph's store, calls go through that one.
+
+    Without a checkpointer each call is a new thread that ends with the call.
+
+    Example:
+        >>> from beamweaver import END, START, Graph
+        >>> app = (
+        ...     Graph(name="double")
+        ...     .add_node("double", lambda state: {"n": state["n"] * 2})
+        ...     .add_edge(START, "double").add_edge("double", END)
+        ...     .compile()
+        ... )
+        >>> with app:
+        ...     app.invoke({"n": 21}).state["n"]
+        42
+    """
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._lock = threading.Lock()
+        self._core: Core | None = None
+        store = self.checkpointer
+        if store is not None and not isinstance(store, Checkpointer):
+            raise InvalidCall(
+                f"checkpointer is {store!r}; give LMDBCheckpointer(path) or MemoryCheckpointer()"
+            )
+
+    # Calls --------------------------------------------------------------------------------------
+
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the field's name
+        *,
+        thread_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        recursion_limit: int | None = None,
+        run_timeout: Duration | None = None,
+        step_timeout: Duration | None = None,
+        on_busy: str = "queue",
+        on_unfinished: str = "continue",
+        raises: bool = True,
+    ) -> Outcome:
+        """Run the graph on a thread: start, join, amend or continue, by how the thread stands.
+
+        Args:
+            input: An update of the state; None continues what is unfinished.
+            thread_id: The thread; without one a new thread is made, its id is in the outcome.
+            config: LangGraph's form: `{"configurable": {"thread_id": …}}`.
+            run_id: A name for the run: the same one again joins, continues, or returns what is recorded.
+            recursion_limit: Steps before the run is stopped; the graph's own if None.
+            run_timeout: Seconds for the run.
+            step_timeout: Seconds for each step.
+            on_busy: When the thread runs: `"queue"` waits for it, `"reject"` raises `ThreadBusy`.
+            on_unfinished: `"continue"`, `"reject"`, or `"restart"` in place of an unfinished run.
+            raises: Whether a failed run raises its error; else `Failed` is returned.
+
+        Returns:
+            `Completed`, `Interrupted`, `Drained`, `Cancelled` or `Failed`; all have `.state`.
+
+        Raises:
+            CallRefused: The call cannot be taken; nothing was changed.
+            InvalidUpdate: The input does not fit the graph.
+            RunFailed: The run failed (with `raises`); the same call goes on from what is done.
+            StoreError: The store cannot be opened, is owned by another process, or refused a write.
+        """
+        return self._call(
+            Invoke(input, run_id, on_busy, on_unfinished, recursion_limit),
+            thread_id_of(thread_id, config),
+            run_timeout=run_timeout,
+            step_timeout=step_timeout,
+            raises=raises,
+        )
+
+    def resume(
+        self,
+        answer: Any = msgspec.UNSET,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        recursion_limit: int | None = None,
+        raises: bool = True,
+    ) -> Outcome:
+        """Answer open questions and go on. Without an answer it is `invoke(None)`.
+
+        Args:
+            answer: The answer to the one open question (None is one), or a map from question id to answer.
+            answers: Such a map, explicitly.
+            thread_id: The thread.
+            config: LangGraph's form of it.
+            run_id: One more name for the run.
+            recursion_limit: Steps before the run is stopped.
+            raises: Whether a failed run raises.
+
+        Raises:
+            NothingToResume: No question is open.
+            AmbiguousResume: One answer, several questions.
+            UnknownInterrupt: No open question has that id.
+            AlreadyAnswered: The question was answered before.
+        """
+        return self._call(
+            Resume(answer, answers, run_id, recursion_limit),
+            self._kept_thread(thread_id_of(thread_id, config), "resume"),
+            raises=raises,
+        )
+
+    def cancel(self, thread_id: str) -> Outcome:
+        """Cancel the thread's running run; it can be continued."""
+        return self._call(Cancel(), self._kept_thread(thread_id, "cancel"), raises=False)
+
+    def get_state(
+        self,
+        thread_id: str | None = None,
+        checkpoint_id: str | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+    ) -> ThreadState | None:
+        """A thread as the store has it; None if it does not exist.
+
+        Args:
+            thread_id: The thread.
+            checkpoint_id: A checkpoint of it, raw; the head if None, with what is finished applied.
+            config: LangGraph's form of the thread id.
+        """
+        thread_id = self._kept_thread(thread_id_of(thread_id, config), "get_state")
+        core = self._open()
+        check_thread_id(thread_id, core.hub.limits)
+        return read_state(core.store, core.hub.codec, self, thread_id, checkpoint_id)
+
+    def thread(self, thread_id: str) -> ThreadHandle:
+        """A handle on a thread, for `tell` and `ask`."""
+        core = self._open()
+        self._kept_thread(thread_id, "thread")
+        return ThreadHandle(core, self, check_thread_id(thread_id, core.hub.limits))
+
+    def _call(
+        self,
+        message: Message,
+        thread_id: str | None,
+        *,
+        run_timeout: Duration | None = None,
+        step_timeout: Duration | None = None,
+        raises: bool,
+    ) -> Outcome:
+        core = self._open()
+        if thread_id is None:
+            thread_id = core.hub.new_id()
+        else:
+            self._kept_thread(thread_id, "invoke")
+            check_thread_id(thread_id, core.hub.limits)
+        waiting = core.submit(
+            self,
+            thread_id,
+            message,
+            waits=True,
+            run_timeout=run_timeout,
+            step_timeout=step_timeout,
+        )
+        return await_outcome(waiting, thread_id, timeout=None, raises=raises)
+
+    def _kept_thread(self, thread_id: str | None, call: str) -> str:
+        if self.checkpointer is None:
+            raise NoCheckpointer(
+                f"graph {self.name!r} has no checkpointer, so it keeps no threads and {call} with a "
+                "thread_id means nothing; compile(checkpointer=LMDBCheckpointer(path))",
+                graph=self.name,
+            )
+        if thread_id is None:
+            raise InvalidCall(f"{call} needs thread_id=; it is in the outcome of every call")
+        return thread_id
+
+    # The runtime behind the calls ---------------------------------------------------------------
+
+    def _open(self) -> Core:
+        core = self._core
+        if core is not None and not core.closed:
+            return core
+        with self._lock:
+            core = self._core
+            if core is None or core.closed:
+                core = self._core = self._new_core()
+                core.hub.register(self)
+            return core
+
+    def _new_core(self) -> Core:
+        if self.checkpointer is not None:
+            return places.open_private(self.checkpointer, self)
+        core = Core(
+            MemoryCheckpointer(),
+            limits=DEFAULT_LIMITS,
+            recover="none",
+            keeps=False,
+            max_workers=_EPHEMERAL_WORKERS,
+        )
+        core.start()
+        return core
+
+    def close(self) -> None:
+        """End this graph's use of its private runtime; the last user ends it. Idempotent."""
+        with self._lock:
+            core, self._core = self._core, None
+        if core is not None:
+            places.leave(core, self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Graph(GraphBuilder):
+    """Builds a graph; `compile()` makes it an `App`. See `beamweaver.graph.Graph` for each method."""
+
+    def compile(
+        self,
+        *,
+        checkpointer: Checkpointer | None = None,
+        failure_policy: FailurePolicy = "proceed",
+        step_timeout: Duration | None = None,
+        run_timeout: Duration | None = None,
+        max_concurrency: int | None = None,
+        recursion_limit: int = 100,
+        allow_unreachable: bool = False,
+    ) -> App:
+        """Judge the graph as a whole and make it callable; arguments as in `beamweaver.graph.Graph.compile`.
+
+        Raises:
+            InvalidGraph: One error with all faults.
+        """
+        return self._build(
+            App,
+            checkpointer=checkpointer,
+            failure_policy=failure_policy,
+            step_timeout=step_timeout,
+            run_timeout=run_timeout,
+            max_concurrency=max_concurrency,
+            recursion_limit=recursion_limit,
+            allow_unreachable=allow_unreachable,
+        )

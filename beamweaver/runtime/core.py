@@ -1,0 +1,214 @@
+"""The core of a runtime: store, hub, actor system and tree; public and private runtimes are faces of it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.checkpoint.codec import Codec
+from beamweaver.errors import (
+    BeamWeaverError,
+    CallingSelf,
+    Draining,
+    Quarantined,
+    RuntimeFailed,
+    RuntimeStopped,
+)
+from beamweaver.runtime.context import _current
+from beamweaver.runtime.hub import Hub
+from beamweaver.runtime.messages import CUT, Drain
+from beamweaver.runtime.requests import make_call
+from beamweaver.runtime.tree import start_tree
+from beamweaver.runtime.waiters import Waiting
+from supervisors import ActorSystem, CallTimeout, PoolScheduler
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.base import Checkpointer
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.limits import Limits
+    from beamweaver.runtime.requests import Message
+    from supervisors import ActorRef, ExitReason
+
+__all__ = ["Core"]
+
+_CUT_GRACE = 2.0
+"""Seconds beyond a drain's deadline in which killed bodies end or are abandoned."""
+
+
+class Core:
+    """Everything of a runtime that runs.
+
+    Args:
+        store: Where threads are kept; its ownership is taken.
+        limits: The runtime's bounds.
+        recover: `"all"`, `"called"` or `"none"`.
+        keeps: Whether threads outlive their calls.
+        max_workers: Most OS threads of the pool.
+        system: An actor system to run in (for tests: a simulated one); by default one of its own.
+        seed: For ids and jitter in tests.
+
+    Raises:
+        StoreOwned: Another process or runtime owns the store.
+    """
+
+    def __init__(
+        self,
+        store: Checkpointer,
+        *,
+        limits: Limits,
+        recover: str,
+        keeps: bool,
+        max_workers: int,
+        system: ActorSystem | None = None,
+        seed: int | None = None,
+        fault: Any = None,
+    ) -> None:
+        self.store = store
+        epoch = store.acquire()
+        try:
+            self.system = system or ActorSystem(PoolScheduler(max_workers=max_workers))
+            self.hub = Hub(
+                self.system,
+                store,
+                Codec(),
+                epoch=epoch,
+                limits=limits,
+                recover=recover,
+                keeps=keeps,
+                seed=seed,
+            )
+            self.hub.fault = fault
+            self._lock = threading.Lock()
+            self._closed = False
+            self._failure: RuntimeFailed | None = None
+            self._root: ActorRef[Any] | None = None
+        except BaseException:
+            store.release()
+            raise
+
+    def start(self) -> None:
+        """Start the tree: from now on calls are taken, and recovery runs."""
+        try:
+            self._root = start_tree(self.hub, on_end=self._ended)
+        except BaseException:
+            self.close()
+            raise
+
+    # Calls --------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        graph: CompiledGraph,
+        thread_id: str,
+        message: Message,
+        *,
+        waits: bool,
+        run_timeout: Any = None,
+        step_timeout: Any = None,
+    ) -> Waiting:
+        """Judge a call, keep it, and wake its thread.
+
+        Raises:
+            CallRefused and others: What is wrong with it.
+        """
+        hub = self.hub
+        if waits and hub.draining:
+            raise Draining("the runtime drains and takes no new calls; tell() is still kept")
+        reason = hub.quarantined.get(thread_id)
+        if reason is not None:
+            raise Quarantined(
+                f"thread {thread_id!r} is quarantined: {reason}", thread_id=thread_id, reason=reason
+            )
+        if waits:
+            self._refuse_self(thread_id)
+        call = make_call(
+            hub, graph, message, waits=waits, run_timeout=run_timeout, step_timeout=step_timeout
+        )
+        receipt = None if waits else self.system.future()
+        waiting = Waiting(call, self.system.future(), receipt)
+        hub.waiters.add(thread_id, waiting)
+        hub.ensure(thread_id)
+        return waiting
+
+    def _refuse_self(self, thread_id: str) -> None:
+        context = _current.get()
+        if context is not None and context.thread_id == thread_id and context.belongs_to(self.hub):
+            raise CallingSelf(
+                f"node {context.node!r} of thread {thread_id!r} waits for its own thread, which waits "
+                "for the node; use tell(), or another thread",
+                thread_id=thread_id,
+                node=context.node,
+            )
+
+    # End ----------------------------------------------------------------------------------------
+
+    def drain(self, timeout: float) -> bool:
+        """Refuse new calls, let what runs end, cut what still runs after `timeout` seconds.
+
+        Returns:
+            Whether everything ended in time.
+        """
+        hub, clock = self.hub, self.system.clock
+        hub.draining = True
+        pending = []
+        for cell in list(hub.actors.values()):
+            done = self.system.future()
+            cell.put(Drain(done))
+            pending.append((cell, done))
+        deadline = clock.monotonic() + timeout
+        late = [(cell, done) for cell, done in pending if not _within(done, deadline - clock.monotonic())]
+        for cell, _done in late:
+            cell.put(CUT)
+        deadline = clock.monotonic() + _CUT_GRACE
+        for _cell, done in late:
+            _within(done, max(deadline - clock.monotonic(), 0.0))
+        return not late
+
+    def close(self) -> None:
+        """Cut what runs, stop the tree and the workers, release the store. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._failure is None and self._root is not None:
+            self.drain(0.0)
+        error = RuntimeStopped("the runtime was closed")
+        if self._failure is not None:
+            error = RuntimeStopped(f"the runtime failed: {self._failure.message}")
+            error.__cause__ = self._failure
+        self.system.shutdown()
+        self.hub.waiters.stop(error)
+        self.store.release()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no calls any more."""
+        return self._closed or self._failure is not None
+
+    @property
+    def failure(self) -> RuntimeFailed | None:
+        """Why the tree gave up, if it did."""
+        return self._failure
+
+    def _ended(self, reason: ExitReason, tree: str) -> None:
+        """The root supervisor ended. If nobody closed the runtime, its restart budget is spent."""
+        if self._closed:
+            return
+        cause: BaseException | None = self.hub.fatal
+        text = str(cause.message) if isinstance(cause, BeamWeaverError) else str(reason)
+        failure = RuntimeFailed(
+            f"the supervision tree gave up: {text}", reason=str(reason), tree=tree
+        )
+        failure.__cause__ = cause
+        self._failure = failure
+        stopped = RuntimeStopped(f"the runtime failed: {failure.message}")
+        stopped.__cause__ = failure
+        self.hub.waiters.stop(stopped)
+
+
+def _within(done: Any, timeout: float) -> bool:
+    try:
+        done.get(timeout=max(timeout, 0.0))
+    except CallTimeout:
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""Handles: a thread as its user holds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamweaver.errors import AskTimeout, BeamWeaverError, RunFailed
+from beamweaver.runtime.reading import read_state
+from beamweaver.types import Cancel, Failed, Receipt
+from supervisors import CallTimeout
+
+if TYPE_CHECKING:
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.core import Core
+    from beamweaver.runtime.requests import Message
+    from beamweaver.runtime.waiters import Waiting
+    from beamweaver.types import Outcome, ThreadState
+
+__all__ = ["ThreadHandle", "await_outcome"]
+
+
+class ThreadHandle:
+    """A thread of a runtime. Making one costs nothing and starts nothing; the actor wakes on the first message.
+
+    Example:
+        >>> with Runtime("state.lmdb", graphs=[app]) as runtime:       # doctest: +SKIP
+        ...     thread = runtime.thread("order-17", graph=app)
+        ...     receipt = thread.tell(Invoke({"url": "https://example.com"}))
+        ...     outcome = thread.ask(Continue(), timeout=30)
+    """
+
+    __slots__ = ("_core", "_graph", "thread_id")
+
+    def __init__(self, core: Core, graph: CompiledGraph, thread_id: str) -> None:
+        self._core = core
+        self._graph = graph
+        self.thread_id = thread_id
+
+    def __repr__(self) -> str:
+        return f"<thread {self.thread_id!r} of graph {self._graph.name!r}>"
+
+    def tell(self, message: Message) -> Receipt:
+        """Send a message and go on; when this returns it is durable.
+
+        Args:
+            message: `Invoke`, `Resume`, `Continue` or `Cancel`.
+
+        Returns:
+            A receipt with the message's id and the run that it starts, joins or continues.
+
+        Raises:
+            CallRefused: The thread cannot take it (`NothingToResume`, `WrongGraph`, …).
+            StoreError: It could not be made durable.
+        """
+        waiting = self._core.submit(self._graph, self.thread_id, message, waits=False)
+        assert waiting.receipt is not None, "a tell has a receipt"
+        run_id = waiting.receipt.get()
+        return Receipt(waiting.call.id, run_id)
+
+    def ask(self, message: Message, *, timeout: float | None = None, raises: bool = True) -> Outcome:
+        """Send a message and wait until the run that it starts, joins or continues stops.
+
+        Args:
+            message: `Invoke`, `Resume`, `Continue` or `Cancel`.
+            timeout: Seconds to wait; None waits for ever. The run goes on when they are over.
+            raises: Whether a failed run raises its error; else `Failed` is returned.
+
+        Returns:
+            `Completed`, `Interrupted`, `Drained`, `Cancelled` or `Failed`.
+
+        Raises:
+            AskTimeout: The time is over; carries the receipt.
+            RunFailed: The run failed (with `raises`).
+            CallRefused: The thread cannot take the message.
+            RuntimeStopped: The runtime ended meanwhile.
+        """
+        waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
+        return await_outcome(waiting, self.thread_id, timeout=timeout, raises=raises)
+
+    def cancel(self) -> Outcome:
+        """Cancel the running run; returns when the bodies of its nodes have ended or were abandoned.
+
+        The run can be continued. On a thread that does not run this returns how it stands.
+        """
+        return self.ask(Cancel(), raises=False)
+
+    def get_state(self, checkpoint_id: str | None = None) -> ThreadState | None:
+        """The thread as the store has it, with what is finished of an open step; None if there is none."""
+        core = self._core
+        return read_state(core.store, core.hub.codec, self._graph, self.thread_id, checkpoint_id)
+
+
+def await_outcome(
+    waiting: Waiting, thread_id: str, *, timeout: float | None, raises: bool
+) -> Outcome:
+    """Wait for a call's answer and give it out as users expect it."""
+    call = waiting.call
+    try:
+        answer = waiting.done.get(timeout=timeout)
+    except CallTimeout:
+        raise AskTimeout(
+            f"thread {thread_id!r} gave no outcome within {timeout:g} s; run {call.run_id!r} goes on, "
+            "ask again with Continue()",
+            thread_id=thread_id,
+            receipt=Receipt(call.id, call.run_id),
+        ) from None
+    error = answer.error
+    if error is None:
+        assert answer.outcome is not None, "an answer has an outcome or an error"
+        return answer.outcome  # type: ignore[no-any-return] # the future is untyped
+    if not raises and isinstance(answer.outcome, Failed):
+        return answer.outcome
+    raise _fresh(error)
+
+
+def _fresh(error: Exception) -> Exception:
+    """The error for one caller: several may wait for one run, and a traceback belongs to one raise."""
+    if not isinstance(error, BeamWeaverError):
+        return error
+    copy = type(error).rebuilt(error.message, error.ids)
+    copy.__cause__ = error.__cause__
+    if isinstance(error, RunFailed):
+        for name, value in error.__dict__.items():
+            copy.__dict__.setdefault(name, value)
+    return copy
+
+

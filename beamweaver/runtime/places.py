@@ -1,0 +1,142 @@
+"""Which store is run by which core in this process.
+
+One process has at most one runtime a store, and calls on a graph go through the one that owns the graph's
+store; so there must be one table of them. It is empty until the first call and holds nothing else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from beamweaver.errors import StoreOwned
+from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime.core import Core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.checkpoint.base import Checkpointer
+
+__all__ = ["core_of", "leave", "open_private", "open_public"]
+
+PRIVATE_WORKERS = 128
+
+
+class _Place:
+    __slots__ = ("core", "pid", "users")
+
+    def __init__(self, core: Core, *, private: bool) -> None:
+        self.core = core
+        self.pid = os.getpid()
+        self.users: set[int] | None = set() if private else None
+        """Ids of the graphs that use a private core; None for a public runtime's."""
+
+
+_lock = threading.RLock()
+_places: dict[str, _Place] = {}
+_exit_hook: list[bool] = []
+
+
+def core_of(identity: str) -> Core | None:
+    """The core that runs this store here, or None."""
+    with _lock:
+        place = _live(identity)
+        return place.core if place is not None else None
+
+
+def open_private(store: Checkpointer, user: object) -> Core:
+    """The core of a store for a graph's own calls: the one that is there, or a new private one.
+
+    Raises:
+        StoreOwned: Another process owns the store.
+    """
+    with _lock:
+        place = _live(store.identity)
+        if place is None:
+            core = Core(
+                store,
+                limits=DEFAULT_LIMITS,
+                recover="called",
+                keeps=True,
+                max_workers=PRIVATE_WORKERS,
+            )
+            core.start()
+            place = _places[store.identity] = _Place(core, private=True)
+            if not _exit_hook:
+                _exit_hook.append(True)
+                atexit.register(_close_all)
+        if place.users is not None:
+            place.users.add(id(user))
+        return place.core
+
+
+def open_public(store: Checkpointer, make: Callable[[], Core]) -> tuple[Core, bool]:
+    """A runtime's core: the store's private one, taken over, or a new one made by `make`.
+
+    Returns:
+        The core, and whether it was taken over.
+
+    Raises:
+        StoreOwned: Another runtime of this process, or another process, owns the store.
+    """
+    with _lock:
+        place = _live(store.identity)
+        if place is None:
+            core = make()
+            _places[store.identity] = _Place(core, private=False)
+            return core, False
+        if place.users is None:
+            raise StoreOwned(
+                f"a Runtime of this process (pid {os.getpid()}) owns the store {store.identity}; use "
+                "that one, or close it first",
+                pid=os.getpid(),
+                host=os.uname().nodename if hasattr(os, "uname") else "",
+                since=0.0,
+            )
+        place.users = None
+        return place.core, True
+
+
+def leave(core: Core, user: object | None = None) -> None:
+    """A user of a private core, or the owner of a public one, is done; the last one closes it."""
+    with _lock:
+        for identity, place in list(_places.items()):
+            if place.core is not core:
+                continue
+            if place.users is not None and user is not None:
+                place.users.discard(id(user))
+                if place.users:
+                    return
+            elif place.users is None and user is not None:
+                return
+            del _places[identity]
+    core.close()
+
+
+def _live(identity: str) -> _Place | None:
+    place = _places.get(identity)
+    if place is None:
+        return None
+    if place.pid != os.getpid():
+        # After a fork the workers are gone: the child begins anew.
+        del _places[identity]
+        return None
+    if place.core.closed and place.users is not None:
+        del _places[identity]
+        place.core.close()
+        return None
+    return place
+
+
+def _close_all() -> None:
+    with _lock:
+        places = list(_places.values())
+        _places.clear()
+    for place in places:
+        if place.pid == os.getpid():
+            place.core.close()
+
+

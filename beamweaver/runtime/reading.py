@@ -1,0 +1,183 @@
+"""Reading threads: the head as people see it, and recorded outcomes. Needs no ownership of the store."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.engine.fold import fold
+from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
+from beamweaver.engine.merge import head_values
+from beamweaver.errors import InvalidCall, WrongGraph
+from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime.env import GraphCodec
+from beamweaver.types import START, Completed, Interrupt, TaskView, ThreadState
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.base import Checkpointer
+    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.engine.calls import Call
+    from beamweaver.engine.state import RunState, Task
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["ReadEnv", "read_state", "recorded_outcome"]
+
+
+class ReadEnv:
+    """The engine's view of the world for folding only: it decodes, and does nothing else."""
+
+    epoch = 0
+    incarnation = 0
+    limits = DEFAULT_LIMITS
+    publishing = False
+    keeps = True
+
+    def __init__(self, codec: Any, plans: GraphCodec) -> None:
+        self.encode = plans.encode
+        self.decode = plans.decode
+        self.encode_any = codec.encode
+        self.decode_any = codec.decode
+
+    def now_us(self) -> int:
+        """No clock here."""
+        return 0
+
+    def random(self) -> float:
+        """No chance here."""
+        return 0.0
+
+    def new_id(self) -> str:
+        """No ids here."""
+        raise InvalidCall("a reader makes no ids")
+
+
+def read_state(
+    store: Checkpointer,
+    codec: Any,
+    graph: CompiledGraph,
+    thread_id: str,
+    checkpoint: str | None = None,
+) -> ThreadState | None:
+    """A thread as the store has it; None if it, or that checkpoint, does not exist.
+
+    Raises:
+        WrongGraph: The thread was begun by a graph of another name.
+        InvalidCall: `checkpoint` is no checkpoint id.
+    """
+    seq = _seq_of(checkpoint)
+    image = store.load(thread_id, seq)
+    if image is None:
+        return None
+    if image.row.graph != graph.name:
+        raise WrongGraph(
+            f"thread {thread_id!r} belongs to graph {image.row.graph!r}, not to {graph.name!r}",
+            thread_id=thread_id,
+            graph=image.row.graph,
+        )
+    env = ReadEnv(codec, GraphCodec(codec, graph))
+    state = fold(image, env)
+    return _snapshot(graph, image, state)
+
+
+def _seq_of(checkpoint: str | None) -> int | None:
+    if checkpoint is None:
+        return None
+    parsed = parse_checkpoint_id(checkpoint)
+    if parsed is None:
+        raise InvalidCall(
+            f"checkpoint_id is {checkpoint!r}, which is none; take it from an outcome or a state"
+        )
+    return parsed[1]
+
+
+def _snapshot(graph: CompiledGraph, image: ThreadImage, state: RunState) -> ThreadState:
+    values, merge_error = head_values(graph, state.values, state.step)
+    tasks = tuple(_view(state, task) for task in state.step.tasks if task.node != START)
+    row = image.row
+    record = image.checkpoint
+    step = record.checkpoint
+    assert step is not None, "an image begins at a checkpoint"
+    return ThreadState(
+        values=dict(values),
+        next=_next(state),
+        tasks=tasks,
+        interrupts=tuple(i for task in tasks for i in task.interrupts),
+        pending_writes=tuple(
+            (state.id_of(task), write.channel, write.value)
+            for task in state.step.tasks
+            if task.result is not None and task.node != START
+            for write in task.result.writes
+        ),
+        metadata={
+            "graph": row.graph,
+            "version": row.version,
+            "source": step.source,
+            "run_id": row.run.names[0],
+            "reason": row.reason,
+            "owner_deaths": row.run.deaths if state.checkpoint_seq <= row.run.deaths_seq else 0,
+        },
+        created_at=dt.datetime.fromtimestamp(record.at_us / 1_000_000, dt.UTC),
+        config=_config(row.thread_id, state.branch, record.seq),
+        parent_config=(
+            _config(row.thread_id, state.branch, step.parent) if step.parent >= 0 else None
+        ),
+        step=step.step,
+        status=row.status,
+        merge_error=merge_error,
+    )
+
+
+def _next(state: RunState) -> tuple[str, ...]:
+    """Each node of the unfinished step that is not finished; where all are, the step's own nodes."""
+    tasks = state.step.tasks
+    unfinished = [task.node for task in tasks if task.result is None]
+    return tuple(dict.fromkeys(unfinished or [task.node for task in tasks]))
+
+
+def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
+    return {
+        "configurable": {"thread_id": thread_id, "checkpoint_id": checkpoint_id(branch, seq)}
+    }
+
+
+def _view(state: RunState, task: Task) -> TaskView:
+    id_ = state.id_of(task)
+    open_ = task.open_questions
+    if task.result is not None:
+        how = "finished"
+    elif task.failure is not None:
+        how = "failed"
+    elif open_:
+        how = "waiting"
+    else:
+        how = "retrying" if task.due_us else "pending"
+    return TaskView(
+        id=id_,
+        node=task.node,
+        state=how,
+        attempt=max(task.failures, 1) if task.failure else task.failures + 1,
+        failure=task.failure,
+        interrupts=tuple(
+            Interrupt(id=q.id, value=q.value, node=task.node, task_id=id_) for q in open_
+        ),
+    )
+
+
+def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Completed | None:
+    """The outcome of an older run that was completed, from the checkpoint that completed it."""
+    seq = hub.store.run_end(thread_id, number)
+    if seq is None:
+        return None
+    image = hub.store.load(thread_id, seq)
+    if image is None:
+        return None
+    plans = hub.codec_of(hub.graph(image.row.graph))
+    checkpoint = image.checkpoint.checkpoint
+    assert checkpoint is not None, "an image begins at a checkpoint"
+    return Completed(
+        state={name: plans.decode(name, data) for name, data in image.values.items()},
+        thread_id=thread_id,
+        run_id=call.run_id,
+        checkpoint_id=checkpoint_id(checkpoint.branch, seq),
+    )

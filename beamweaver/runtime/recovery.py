@@ -1,0 +1,133 @@
+"""Recovery: takes up the threads that a dead process, or a dead thread supervisor, left."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from beamweaver.checkpoint.records import StatusName
+from supervisors import Actor
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import ThreadSummary
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["Recovery"]
+
+_LEFT: tuple[StatusName, ...] = ("accepted", "running", "sleeping", "drained")
+_NEXT = object()
+_WATCH = object()
+_WATCH_EVERY = 0.25
+_SUSPECT_SECONDS = 30.0
+
+
+class Recovery(Actor):
+    """Claims unfinished threads in bounded batches, at its start and whenever it is started again.
+
+    - Threads whose last take-up bears the present store epoch and that have no actor were lost with
+      their supervisor: they are taken up whatever `recover=` says. So are threads that callers wait for.
+    - `recover="all"`: also what dead processes left. Threads whose owner died twice over them without a
+      commit in between are suspects: they come last, one at a time; the next follows when the one
+      before has committed, parked, ended, or run 30 s.
+
+    An error while it reads ends it with that reason; its supervisor starts it again, and escalates.
+    """
+
+    lane: ClassVar[Literal["hi"]] = "hi"
+    isolated: ClassVar[bool] = False
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._status = 0
+        self._after = ""
+        self._suspects: deque[ThreadSummary] = deque()
+        self._watched: tuple[str, int, float] | None = None
+        self.taken_up = 0
+
+    def on_start(self) -> None:
+        """Callers come first; then the store is walked, a batch a message."""
+        self._hub.recovery = self.cell
+        for thread_id in self._hub.waiters.threads():
+            self._hub.ensure(thread_id)
+        self.cell.put(_NEXT)
+
+    def on_receive(self, message: Any) -> None:
+        """The next batch, or a look at the suspect."""
+        if self._hub.draining:
+            return
+        self._hub.reached("recovery.batch")
+        if message is _NEXT:
+            self._batch()
+        elif message is _WATCH:
+            self._watch()
+
+    def _batch(self) -> None:
+        hub = self._hub
+        limit = hub.limits.recovery_batch
+        batch = list(
+            hub.store.threads(statuses=(_LEFT[self._status],), after=self._after, limit=limit)
+        )
+        for thread in batch:
+            self._consider(thread)
+        if len(batch) == limit:
+            self._after = batch[-1].thread_id
+        else:
+            self._status, self._after = self._status + 1, ""
+        if self._status < len(_LEFT):
+            self.cell.put(_NEXT)
+        else:
+            self._next_suspect()
+
+    def _consider(self, thread: ThreadSummary) -> None:
+        hub = self._hub
+        run = thread.run
+        ours = max(run.claimed_epoch, run.taken_up_epoch) == hub.epoch
+        if thread.thread_id in hub.actors or thread.thread_id in hub.quarantined:
+            return
+        if not ours and hub.recover != "all":
+            return
+        if not ours and run.deaths >= hub.limits.owner_deaths - 1 and self._suspect(thread):
+            self._suspects.append(thread)
+            return
+        self._take_up(thread.thread_id)
+
+    def _suspect(self, thread: ThreadSummary) -> bool:
+        """Whether one more death makes, or made, its owners' deaths without a commit too many."""
+        image = self._hub.store.load(thread.thread_id)
+        return image is not None and image.checkpoint.seq <= thread.run.deaths_seq
+
+    def _take_up(self, thread_id: str) -> None:
+        self.taken_up += 1
+        self._hub.ensure(thread_id, recover=True)
+
+    def _next_suspect(self) -> None:
+        if not self._suspects:
+            self._watched = None
+            return
+        thread = self._suspects.popleft()
+        image = self._hub.store.load(thread.thread_id)
+        if image is None:
+            self.cell.put(_WATCH)
+            return
+        until = self.system.clock.monotonic() + _SUSPECT_SECONDS
+        self._watched = (thread.thread_id, image.checkpoint.seq, until)
+        self._take_up(thread.thread_id)
+        self.system.send_after(_WATCH_EVERY, self.cell, _WATCH)
+
+    def _watch(self) -> None:
+        """Go on to the next suspect once this one is none any more."""
+        if self._watched is None:
+            self._next_suspect()
+            return
+        thread_id, seq, until = self._watched
+        image = self._hub.store.load(thread_id)
+        cleared = (
+            image is None
+            or image.checkpoint.seq > seq
+            or image.row.status not in _LEFT
+            or self.system.clock.monotonic() >= until
+        )
+        if cleared:
+            self._next_suspect()
+        else:
+            self.system.send_after(_WATCH_EVERY, self.cell, _WATCH)

@@ -1,0 +1,194 @@
+"""From a user's words to a call: everything that can be judged without the thread is judged here, at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from beamweaver.engine.calls import Call, CallKind, Prepared
+from beamweaver.errors import InvalidCall, InvalidThreadId, InvalidUpdate, SerializationError
+from beamweaver.graph.updates import normalize_input
+from beamweaver.runtime.node import to_result
+from beamweaver.types import Cancel, Command, Continue, Invoke, Resume, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.limits import Limits
+    from beamweaver.runtime.env import GraphCodec
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["Message", "check_thread_id", "make_call", "thread_id_of"]
+
+Message = Invoke | Resume | Continue | Cancel
+
+_MESSAGES = (Invoke, Resume, Continue, Cancel)
+
+
+def check_thread_id(thread_id: object, limits: Limits) -> str:
+    """The thread id, judged.
+
+    Raises:
+        InvalidThreadId: It is empty, no text, too long, or has a NUL character.
+    """
+    if not isinstance(thread_id, str) or not thread_id:
+        raise InvalidThreadId(
+            f"thread_id is {thread_id!r}; give a text that names the thread, such as 'order-17'"
+        )
+    if len(thread_id.encode("utf-8", "surrogatepass")) > limits.thread_id_bytes:
+        raise InvalidThreadId(
+            f"thread_id {thread_id[:40]!r}… has {len(thread_id.encode())} bytes; "
+            f"limits.thread_id_bytes is {limits.thread_id_bytes}"
+        )
+    if "\0" in thread_id or any("\ud800" <= char <= "\udfff" for char in thread_id):
+        raise InvalidThreadId(
+            f"thread_id {thread_id!r} has a NUL or surrogate character; use another one"
+        )
+    return thread_id
+
+
+def thread_id_of(thread_id: str | None, config: Mapping[str, Any] | None) -> str | None:
+    """The thread id of a call, given by keyword or in LangGraph's `config`.
+
+    Raises:
+        InvalidCall: Both are given and differ, or `config` has no such shape.
+    """
+    if config is None:
+        return thread_id
+    try:
+        given = config["configurable"]["thread_id"]
+    except (KeyError, TypeError):
+        raise InvalidCall(
+            f"config is {config!r}; give thread_id=, or config={{'configurable': {{'thread_id': …}}}}"
+        ) from None
+    if thread_id is not None and thread_id != given:
+        raise InvalidCall(f"thread_id is {thread_id!r} and config names {given!r}; give one")
+    return str(given) if isinstance(given, str) else given  # type: ignore[no-any-return] # judged next
+
+
+def make_call(
+    hub: Hub,
+    graph: CompiledGraph,
+    message: Message,
+    *,
+    waits: bool,
+    run_timeout: Any = None,
+    step_timeout: Any = None,
+) -> Call:
+    """A call from a message.
+
+    Raises:
+        InvalidCall, InvalidUpdate, UnknownChannel, SerializationError: What is wrong with it.
+    """
+    if not isinstance(message, _MESSAGES):
+        raise InvalidCall(
+            f"{message!r} is no message for a thread; send Invoke(input), Resume(answer), Continue() "
+            "or Cancel()"
+        )
+    given = getattr(message, "run_id", None)
+    call = Call(
+        hub.new_id(),
+        _kind(message),
+        graph.name,
+        hub.new_id() if given is None else _run_id(given, hub.limits),
+        named=given is not None,
+        waits=waits,
+        recursion_limit=_recursion_limit(getattr(message, "recursion_limit", None)),
+        run_timeout=seconds(run_timeout, "run_timeout"),
+        step_timeout=seconds(step_timeout, "step_timeout"),
+    )
+    if isinstance(message, Invoke):
+        call.on_busy = _choice("on_busy", message.on_busy, ("queue", "reject"))
+        call.on_unfinished = _choice(
+            "on_unfinished", message.on_unfinished, ("continue", "reject", "restart")
+        )
+        if message.input is not None:
+            call.input = prepare(hub, graph, hub.codec_of(graph), message.input)
+    elif isinstance(message, Resume):
+        _give_answers(call, message)
+    return call
+
+
+def _kind(message: Message) -> CallKind:
+    match message:
+        case Invoke(input=None) | Continue():
+            return CallKind.CONTINUE
+        case Resume(answer=msgspec.UNSET, answers=None):
+            return CallKind.CONTINUE
+        case Invoke():
+            return CallKind.INVOKE
+        case Resume():
+            return CallKind.RESUME
+        case _:
+            return CallKind.CANCEL
+
+
+def _give_answers(call: Call, message: Resume) -> None:
+    if message.answers is not None:
+        call.answers = dict(message.answers)
+    elif isinstance(message.answer, dict) and _is_map(message.answer):
+        call.answers = message.answer
+    else:
+        call.answer = message.answer
+
+
+def _is_map(answer: dict[Any, Any]) -> bool:
+    return bool(answer) and all(isinstance(k, str) and k.startswith("int_") for k in answer)
+
+
+def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) -> Prepared:
+    """An input, checked against the graph and encoded.
+
+    Raises:
+        InvalidUpdate, UnknownChannel: It is no update of this graph.
+        SerializationError: A value cannot be stored.
+    """
+    if isinstance(value, Command) and value.resume is not msgspec.UNSET:
+        raise InvalidCall(
+            "Command(resume=…) as an input is not supported; answer with resume(answer), and amend "
+            "with invoke(update)"
+        )
+    answer = normalize_input(graph, value)
+    try:
+        result = to_result(codec, answer, "input")
+    except SerializationError as error:
+        raise SerializationError(
+            error.message.replace("node 'input'", "the input"), **error.ids
+        ) from error.__cause__
+    if len({channel for channel, _value, _over in answer.writes}) != len(answer.writes):
+        raise InvalidUpdate("the input gives one key twice; give each key once")
+    digest = hub.codec.digest(
+        {
+            "writes": {channel: value for channel, value, _over in answer.writes},
+            "goto": list(answer.goto or ()),
+            "sends": [[send.node, dict(send.update)] for send in answer.sends],
+        }
+    )
+    return Prepared(result.writes, digest, result.goto, result.sends)
+
+
+def _run_id(run_id: object, limits: Limits) -> str:
+    if not isinstance(run_id, str) or not run_id or "\0" in run_id:
+        raise InvalidCall(f"run_id is {run_id!r}; give a text without NUL, or leave it out")
+    if len(run_id.encode()) > limits.run_id_bytes:
+        raise InvalidCall(
+            f"run_id {run_id[:40]!r}… has {len(run_id.encode())} bytes; "
+            f"limits.run_id_bytes is {limits.run_id_bytes}"
+        )
+    return run_id
+
+
+def _recursion_limit(value: object) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidCall(f"recursion_limit is {value!r}; give a number of steps, 1 or more")
+    return value
+
+
+def _choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InvalidCall(f"{name} is {value!r}; give {' or '.join(map(repr, allowed))}")
+    return str(value)

@@ -1,0 +1,296 @@
+"""The runtime that users open: it owns a store, takes up its unfinished threads, and runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from beamweaver.checkpoint.base import Checkpointer
+from beamweaver.checkpoint.lmdb import LMDBCheckpointer
+from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers
+from beamweaver.graph.compiled import CompiledGraph
+from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime import places
+from beamweaver.runtime.core import Core
+from beamweaver.runtime.handle import ThreadHandle
+from beamweaver.runtime.reading import read_state
+from beamweaver.runtime.requests import check_thread_id
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+    from beamweaver.events import Event
+    from beamweaver.limits import Limits
+    from beamweaver.types import ThreadState
+    from supervisors import ActorSystem
+
+__all__ = ["Runtime", "RuntimeStatistics"]
+
+_RECOVER = ("all", "called", "none")
+
+
+class RuntimeStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of a runtime, at one moment.
+
+    Attributes:
+        epoch: The store epoch of this owner.
+        actors: Thread actors in memory.
+        waiting_calls: Calls without an answer.
+        taken_up: Threads that Recovery took up since its start.
+        commits: Commits that the present writer wrote.
+        groups: In how many groups.
+        workers: OS threads of the pool.
+        abandoned: Workers held by killed nodes that never returned.
+    """
+
+    epoch: int
+    actors: int
+    waiting_calls: int
+    taken_up: int
+    commits: int
+    groups: int
+    workers: int
+    abandoned: int
+
+
+class Runtime:
+    """Owns a store and runs its threads under a supervision tree.
+
+    Args:
+        store: A path for an `LMDBCheckpointer`, or a checkpointer.
+        graphs: The graphs whose threads it runs.
+        recover: What it takes up at its start of what dead processes left: `"all"`, only threads that
+            are `"called"`, or `"none"`.
+        limits: Its bounds.
+        max_workers: Most OS threads of its pool.
+        system: An actor system to run in, such as a simulated one; by default one of its own.
+        seed: For ids and jitter, in tests.
+        fault: For tests: called with the name of each fault point that is reached.
+
+    Raises:
+        StoreOwned: Another process or runtime owns the store; carries `pid`, `host`, `since`.
+        StoreUnavailable: The path cannot be opened or written.
+        NotAStore: The path holds something else.
+        StoreDiffers: A graph is bound to another store.
+
+    Example:
+        >>> import tempfile
+        >>> from beamweaver import END, START, Continue, Graph, Invoke, Runtime
+        >>> graph = Graph(name="double").add_node("double", lambda state: {"n": state["n"] * 2})
+        >>> app = graph.add_edge(START, "double").add_edge("double", END).compile()
+        >>> with tempfile.TemporaryDirectory() as folder, Runtime(f"{folder}/s.lmdb", graphs=[app]) as runtime:
+        ...     thread = runtime.thread("a", graph=app)
+        ...     receipt = thread.tell(Invoke({"n": 21}))
+        ...     thread.ask(Continue(), timeout=30).state["n"]
+        42
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | Checkpointer,
+        *,
+        graphs: Iterable[CompiledGraph] = (),
+        recover: str = "all",
+        limits: Limits = DEFAULT_LIMITS,
+        max_workers: int = 128,
+        system: ActorSystem | None = None,
+        seed: int | None = None,
+        fault: Callable[[str], None] | None = None,
+    ) -> None:
+        if recover not in _RECOVER:
+            raise InvalidCall(f"recover is {recover!r}; give 'all', 'called' or 'none'")
+        if not isinstance(max_workers, int) or max_workers < 1:
+            raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
+        self._store = store if isinstance(store, Checkpointer) else LMDBCheckpointer(store)
+        self._graphs = tuple(graphs)
+        for graph in self._graphs:
+            self._check_graph(graph)
+        self._recover = recover
+        self._core: Core | None = None
+        self._options: dict[str, Any] = {
+            "limits": limits,
+            "max_workers": max_workers,
+            "system": system,
+            "seed": seed,
+            "fault": fault,
+        }
+
+    # Life ---------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Take the store, start the tree, and begin to take up unfinished threads; `with` does it for you.
+
+        Raises:
+            StoreOwned: Another process or runtime owns the store.
+        """
+        if self._core is not None:
+            raise InvalidCall("this runtime was started before; make a new one")
+        core, taken_over = places.open_public(self._store, self._new_core)
+        self._core = core
+        for graph in self._graphs:
+            core.hub.register(graph)
+        if taken_over:
+            core.hub.recover = self._recover
+            core.recover_again()
+        else:
+            try:
+                core.start()
+            except BaseException:
+                places.leave(core)
+                raise
+        return self
+
+    def _new_core(self) -> Core:
+        return Core(self._store, recover=self._recover, keeps=True, **self._options)
+
+    def close(self) -> None:
+        """Stop at once: what runs is cut where it is and goes on in the next runtime. Idempotent."""
+        if self._core is not None:
+            places.leave(self._core)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+        failure = self._core.failure if self._core is not None else None
+        if failure is None:
+            return
+        if error is None:
+            raise failure
+        error.add_note(f"meanwhile the runtime failed: {failure.message}")
+
+    # Threads ------------------------------------------------------------------------------------
+
+    def register(self, graph: CompiledGraph) -> None:
+        """Run threads of one more graph.
+
+        Raises:
+            StoreDiffers: It is bound to another store.
+        """
+        self._check_graph(graph)
+        core = self._running()
+        core.hub.register(graph)
+        core.recover_again()
+
+    def thread(self, thread_id: str, graph: CompiledGraph | str | None = None) -> ThreadHandle:
+        """A handle on a thread.
+
+        Args:
+            thread_id: The thread; it need not exist.
+            graph: Its graph or the graph's name; may be left out if the runtime has exactly one.
+
+        Raises:
+            InvalidThreadId: The id is unfit.
+            UnknownGraph: The runtime has no such graph.
+            InvalidCall: `graph` is left out and the runtime has several.
+        """
+        core = self._running()
+        check_thread_id(thread_id, core.hub.limits)
+        return ThreadHandle(core, self._graph_of(core, graph), thread_id)
+
+    def _graph_of(self, core: Core, graph: CompiledGraph | str | None) -> CompiledGraph:
+        if isinstance(graph, CompiledGraph):
+            self._check_graph(graph)
+            core.hub.register(graph)
+            return graph
+        if graph is None:
+            names = list(core.hub.graphs)
+            if len(names) != 1:
+                raise InvalidCall(
+                    f"this runtime has {len(names)} graphs ({', '.join(names) or 'none'}); say which "
+                    "with graph="
+                )
+            graph = names[0]
+        return core.hub.graph(graph)
+
+    def get_state(
+        self,
+        thread_id: str,
+        checkpoint_id: str | None = None,
+        *,
+        graph: CompiledGraph | str | None = None,
+    ) -> ThreadState | None:
+        """A thread as the store has it; None if it does not exist."""
+        core = self._running()
+        check_thread_id(thread_id, core.hub.limits)
+        if graph is None:
+            image = core.store.load(thread_id)
+            if image is None:
+                return None
+            graph = image.row.graph
+        found = self._graph_of(core, graph)
+        return read_state(core.store, core.hub.codec, found, thread_id, checkpoint_id)
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `listener` with every event, on the worker where it happens; it must be quick.
+
+        Returns:
+            A function that ends the subscription.
+        """
+        return self._running().hub.subscribe(listener)
+
+    def drain(self, timeout: float = 30.0) -> bool:
+        """End quietly: no new calls are taken, running nodes may end within `timeout` seconds.
+
+        Waiting callers get `Drained` (`Completed` if the last commit completed the run). Threads that
+        are not done go on in the next runtime. Messages by `tell` are still kept.
+
+        Returns:
+            Whether everything ended in time; what did not was cut.
+        """
+        return self._running().drain(timeout)
+
+    # Seeing -------------------------------------------------------------------------------------
+
+    def statistics(self) -> RuntimeStatistics:
+        """Counts, for people and metrics."""
+        core = self._running()
+        hub = core.hub
+        pool = core.system.statistics()
+        writer = core.actor_of(hub.writer)
+        recovery = core.actor_of(hub.recovery)
+        return RuntimeStatistics(
+            epoch=hub.epoch,
+            actors=len(hub.actors),
+            waiting_calls=len(hub.waiters),
+            taken_up=getattr(recovery, "taken_up", 0),
+            commits=getattr(writer, "commits", 0),
+            groups=getattr(writer, "groups", 0),
+            workers=pool.workers,
+            abandoned=pool.abandoned,
+        )
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the supervision tree gave up, or None."""
+        return self._core.failure if self._core is not None else None
+
+    def _check_graph(self, graph: object) -> None:
+        if not isinstance(graph, CompiledGraph):
+            raise InvalidCall(f"{graph!r} is no compiled graph; call .compile() on the builder")
+        bound = graph.checkpointer
+        if bound is not None and bound.identity != self._store.identity:
+            raise StoreDiffers(
+                f"graph {graph.name!r} is bound to the store {bound.identity}, this runtime to "
+                f"{self._store.identity}; compile it with this store, or without a checkpointer",
+                graph=graph.name,
+            )
+
+    def _running(self) -> Core:
+        core = self._core
+        if core is None:
+            raise InvalidCall("the runtime is not started; use it in a with block, or call start()")
+        if core.closed:
+            error = RuntimeStopped("the runtime has ended")
+            error.__cause__ = core.failure
+            raise error
+        return core
