@@ -237,6 +237,14 @@ class TestCalls:
 
         assert call_node(graph.compile().nodes["a"], "s", "c") == "c"
 
+    def test_a_function_may_take_the_context_alone_by_keyword(self):
+        def fn(*, ctx):
+            return ctx
+
+        graph = Graph(name="g").add_node("a", fn).add_edge(START, "a")
+
+        assert call_node(graph.compile().nodes["a"], "s", "c") == "c"
+
     def test_a_router_may_ask_for_the_context(self):
         graph = Graph(name="g").add_node("a", nothing)
         graph.add_conditional_edges(START, lambda state, ctx: (state, ctx))
@@ -270,6 +278,13 @@ class TestCalls:
             return None
 
         with pytest.raises(InvalidGraph, match="the parameters"):
+            Graph(name="g").add_node("a", fn)
+
+    def test_a_keyword_beside_the_state_is_refused(self):
+        def fn(*states, limit):
+            return None
+
+        with pytest.raises(InvalidGraph, match="takes 'limit' by keyword only"):
             Graph(name="g").add_node("a", fn)
 
     def test_async_functions_are_refused_with_a_cure(self):
@@ -500,6 +515,18 @@ class TestCompiled:
         assert (compiled.failure_policy, compiled.recursion_limit) == ("proceed", 100)
         assert compiled.step_timeout is compiled.run_timeout is compiled.max_concurrency is None
         assert compiled.open
+
+    def test_it_prints_its_name_version_and_nodes(self):
+        text = repr(line("a", "b").compile())
+
+        assert text == "CompiledGraph('g', version=1, nodes=['a', 'b'])"
+        assert repr(line("a")) == "Graph('g', nodes=['a'])"
+
+    def test_many_names_are_cut_in_a_message(self):
+        names = [f"n{number}" for number in range(20)]
+
+        with pytest.raises(InvalidGraph, match="'n11', and 8 more"):
+            line(*names).add_edge("n0", "zzz").compile()
 
     def test_it_cannot_be_changed(self):
         compiled = line("a").compile()

@@ -124,22 +124,6 @@ class TestFold:
 
         assert (first, after) == ([1], [1, 2])
 
-    def test_many_list_updates_are_folded_in_linear_work(self):
-        class Counted(list):
-            pass
-
-        copies = 0
-
-        def counting_add(a, b):
-            nonlocal copies
-            copies += 1
-            return a + b
-
-        updates = [[n] for n in range(100)]
-        assert Channel("k", list, operator.add).fold([], updates) == list(range(100))
-        Channel("k", list, counting_add).fold([], updates)
-        assert copies == 100
-
     @given(st.lists(st.lists(st.integers())), st.lists(st.integers()))
     def test_the_fast_path_of_add_equals_adding_one_by_one(self, updates, current):
         slow = current

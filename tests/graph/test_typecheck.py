@@ -51,6 +51,15 @@ class Sized(Protocol):
     def __len__(self) -> int: ...
 
 
+class Marked(TypedDict, total=False):
+    a: typing.Annotated[typing.Required[int], "note"]
+    b: typing.NotRequired[int]
+
+
+class Lost(TypedDict):
+    a: Nowhere  # noqa: F821
+
+
 UserId = NewType("UserId", int)
 T = TypeVar("T")
 
@@ -106,6 +115,9 @@ GOOD = [
     (Pair, Pair(1, "a")),
     (Item, {"name": "a"}),
     (Item, {"name": "a", "size": 1}),
+    (Marked, {"a": 1}),
+    (Lost, {"a": object()}),
+    (dict[T, int], {object(): 1}),
     (UserId, 1),
     (T, object()),
     (Closes, object()),
@@ -163,6 +175,9 @@ BAD = [
     (Item, {"name": 1}, "['name']", "str"),
     (Item, {"name": "a", "sise": 1}, "['sise']", "no such key (Item has name, size)"),
     (Item, [], "", "Item"),
+    (Marked, {"b": 1}, "", "Marked with the key 'a'"),
+    (Lost, [], "", "Lost"),
+    (dict[int | str, int], {1: "a"}, "[1]", "int"),
     (UserId, "1", "", "int"),
     (Sized, 3, "", "Sized"),
     (dt.datetime, "2020-01-01", "", "datetime"),
