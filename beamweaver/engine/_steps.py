@@ -312,7 +312,11 @@ class Steps(Core):
         else:
             self.merged = merged
             self.transition = Transition(
-                routers, self.state.step.number, merged.values, self._step_timeout
+                routers,
+                self.state.branch,
+                self.state.step.number,
+                merged.values,
+                self._step_timeout,
             )
             self._effects.append(StartTransition(self.transition))
 

@@ -85,16 +85,18 @@ class Attempt:
 class Transition:
     """The routers of a merged step, to be run as one attempt; its own token."""
 
-    __slots__ = ("routers", "step", "timeout", "view")
+    __slots__ = ("branch", "routers", "step", "timeout", "view")
 
     def __init__(
         self,
         routers: list[tuple[Task, Branch]],
+        branch: str,
         step: int,
         view: dict[str, Any],
         timeout: float | None,
     ) -> None:
         self.routers = routers
+        self.branch = branch
         self.step = step
         self.view = view
         self.timeout = timeout

@@ -18,10 +18,12 @@ class Env(Protocol):
     incarnation: int
     """Of the thread's actor."""
     limits: Limits
-    publishing: bool
-    """Whether anyone listens to events; without listeners none are made."""
     keeps: bool
     """Whether the thread outlives its call (a checkpointer was given)."""
+
+    @property
+    def publishing(self) -> bool:
+        """Whether anyone listens to events; without listeners none are made."""
 
     def now_us(self) -> int:
         """UTC in microseconds."""

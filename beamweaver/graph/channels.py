@@ -151,7 +151,7 @@ class Channel:
         """The value after updates, in order; `current` itself is never changed.
 
         Args:
-            current: The value before, or `MISSING`.
+            current: The value before; `MISSING` is the channel's initial value.
             updates: Plain updates of one step. A channel without a reducer takes the last one.
 
         Returns:
@@ -165,6 +165,8 @@ class Channel:
             return current
         if self.reducer is None:
             return updates[-1]
+        if current is MISSING:
+            current = self.initial()
         if current is MISSING:
             current, updates = updates[0], updates[1:]
         if self._adds and type(current) is list and all(type(item) is list for item in updates):

@@ -16,7 +16,7 @@ from beamweaver.errors import (
 )
 from beamweaver.runtime.context import _current
 from beamweaver.runtime.hub import Hub
-from beamweaver.runtime.messages import CUT, Drain
+from beamweaver.runtime.messages import AGAIN, CUT, Drain
 from beamweaver.runtime.requests import make_call
 from beamweaver.runtime.tree import start_tree
 from beamweaver.runtime.waiters import Waiting
@@ -140,6 +140,11 @@ class Core:
                 node=context.node,
             )
 
+    def recover_again(self) -> None:
+        """Look again at what the store has unfinished: there is another graph, or another owner."""
+        if self.hub.recovery is not None:
+            self.hub.recovery.put(AGAIN)
+
     # End ----------------------------------------------------------------------------------------
 
     def drain(self, timeout: float) -> bool:
@@ -156,7 +161,11 @@ class Core:
             cell.put(Drain(done))
             pending.append((cell, done))
         deadline = clock.monotonic() + timeout
-        late = [(cell, done) for cell, done in pending if not _within(done, deadline - clock.monotonic())]
+        late = [
+            (cell, done)
+            for cell, done in pending
+            if not _within(done, deadline - clock.monotonic())
+        ]
         for cell, _done in late:
             cell.put(CUT)
         deadline = clock.monotonic() + _CUT_GRACE

@@ -20,7 +20,7 @@ __all__ = ["ThreadHandle", "await_outcome"]
 
 
 class ThreadHandle:
-    """A thread of a runtime. Making one costs nothing and starts nothing; the actor wakes on the first message.
+    """A thread of a runtime. Making one starts nothing; the actor wakes on the first message.
 
     Example:
         >>> with Runtime("state.lmdb", graphs=[app]) as runtime:       # doctest: +SKIP
@@ -57,7 +57,9 @@ class ThreadHandle:
         run_id = waiting.receipt.get()
         return Receipt(waiting.call.id, run_id)
 
-    def ask(self, message: Message, *, timeout: float | None = None, raises: bool = True) -> Outcome:
+    def ask(
+        self, message: Message, *, timeout: float | None = None, raises: bool = True
+    ) -> Outcome:
         """Send a message and wait until the run that it starts, joins or continues stops.
 
         Args:
@@ -123,5 +125,3 @@ def _fresh(error: Exception) -> Exception:
         for name, value in error.__dict__.items():
             copy.__dict__.setdefault(name, value)
     return copy
-
-

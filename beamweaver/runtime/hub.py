@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from supervisors.mailbox import Cell
 
 __all__ = ["Hub"]
-
-
 
 
 class Hub:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from supervisors.mailbox import Cell
 
 __all__ = [
+    "AGAIN",
     "CUT",
     "RETIRE",
     "WAKE",
@@ -39,6 +40,8 @@ class _Signal:
 
 WAKE = _Signal("WAKE")
 """To a thread: calls wait for you."""
+AGAIN = _Signal("AGAIN")
+"""To Recovery: look at the store once more."""
 CUT = _Signal("CUT")
 """To a thread: stop what still runs."""
 RETIRE = _Signal("RETIRE")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+from beamweaver.engine.effects import Attempt
 from beamweaver.engine.failures import describe
 from beamweaver.engine.plan import Route
 from beamweaver.engine.state import Planned, Result, Write
 from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
+from beamweaver.graph.compiled import NodeSpec
 from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
 from beamweaver.runtime.context import Asks, Context, _current
 from beamweaver.types import seconds
@@ -15,10 +17,10 @@ from supervisors import TaskActor
 from supervisors.kill import Killed
 
 if TYPE_CHECKING:
-    from beamweaver.engine.effects import Attempt, Transition
+    from beamweaver.engine.effects import Transition
     from beamweaver.engine.plan import Routes
-    from beamweaver.engine.state import Question
-    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.engine.state import Question, Task
+    from beamweaver.graph.compiled import Branch, CompiledGraph
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
@@ -78,10 +80,21 @@ class RouterActor(TaskActor):
     lane: ClassVar[Literal["lo"]] = "lo"
     isolated: ClassVar[bool] = False
 
-    def __init__(self, graph: CompiledGraph, codec: GraphCodec, transition: Transition) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        graph: CompiledGraph,
+        codec: GraphCodec,
+        transition: Transition,
+        thread_id: str,
+        run_id: str,
+    ) -> None:
+        self._hub = hub
         self._graph = graph
         self._codec = codec
         self._transition = transition
+        self._thread_id = thread_id
+        self._run_id = run_id
 
     def run(self) -> Routes | Failure:
         """Ask each router."""
@@ -90,7 +103,7 @@ class RouterActor(TaskActor):
         try:
             for task, branch in self._transition.routers:
                 node = task.node
-                chosen = self._ask(branch)
+                chosen = self._ask(task, branch)
                 routes.setdefault(task.position, []).append(chosen)
         except Killed:
             raise
@@ -98,10 +111,19 @@ class RouterActor(TaskActor):
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
 
-    def _ask(self, branch: Any) -> Route:
-        returned = call_router(branch, dict(self._transition.view), None)
+    def _ask(self, task: Task, branch: Branch) -> Route:
+        view = dict(self._transition.view)
+        node = self._graph.nodes.get(task.node) or NodeSpec(name=task.node, index=-1, fn=_no_body)
+        transition = self._transition
+        attempt = Attempt(task, node, transition.branch, transition.step, view, transition.timeout)
+        context = Context(self._hub, attempt, self._thread_id, self._run_id)
+        returned = call_router(branch, view, context)
         targets, sends = normalize_routing(self._graph, branch, returned)
         return Route(targets, planned(self._codec, sends, branch.name))
+
+
+def _no_body(_state: object) -> None:
+    """The entry of a graph has no body."""
 
 
 def _as_router_failure(error: BaseException, node: str) -> BaseException:

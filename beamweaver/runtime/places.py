@@ -138,5 +138,3 @@ def _close_all() -> None:
     for place in places:
         if place.pid == os.getpid():
             place.core.close()
-
-

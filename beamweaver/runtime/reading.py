@@ -136,9 +136,7 @@ def _next(state: RunState) -> tuple[str, ...]:
 
 
 def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
-    return {
-        "configurable": {"thread_id": thread_id, "checkpoint_id": checkpoint_id(branch, seq)}
-    }
+    return {"configurable": {"thread_id": thread_id, "checkpoint_id": checkpoint_id(branch, seq)}}
 
 
 def _view(state: RunState, task: Task) -> TaskView:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from beamweaver.checkpoint.records import StatusName
+from beamweaver.runtime.messages import AGAIN
 from supervisors import Actor
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.records import ThreadSummary
+    from beamweaver.checkpoint.records import StatusName, ThreadSummary
     from beamweaver.runtime.hub import Hub
 
 __all__ = ["Recovery"]
@@ -42,6 +42,7 @@ class Recovery(Actor):
         self._after = ""
         self._suspects: deque[ThreadSummary] = deque()
         self._watched: tuple[str, int, float] | None = None
+        self._walking = False
         self.taken_up = 0
 
     def on_start(self) -> None:
@@ -49,7 +50,14 @@ class Recovery(Actor):
         self._hub.recovery = self.cell
         for thread_id in self._hub.waiters.threads():
             self._hub.ensure(thread_id)
-        self.cell.put(_NEXT)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Walk the store from its beginning."""
+        self._status, self._after = 0, ""
+        if not self._walking:
+            self._walking = True
+            self.cell.put(_NEXT)
 
     def on_receive(self, message: Any) -> None:
         """The next batch, or a look at the suspect."""
@@ -60,6 +68,8 @@ class Recovery(Actor):
             self._batch()
         elif message is _WATCH:
             self._watch()
+        elif message is AGAIN:
+            self._begin()
 
     def _batch(self) -> None:
         hub = self._hub
@@ -76,7 +86,9 @@ class Recovery(Actor):
         if self._status < len(_LEFT):
             self.cell.put(_NEXT)
         else:
-            self._next_suspect()
+            self._walking = False
+            if self._watched is None:
+                self._next_suspect()
 
     def _consider(self, thread: ThreadSummary) -> None:
         hub = self._hub
@@ -87,7 +99,8 @@ class Recovery(Actor):
         if not ours and hub.recover != "all":
             return
         if not ours and run.deaths >= hub.limits.owner_deaths - 1 and self._suspect(thread):
-            self._suspects.append(thread)
+            if all(other.thread_id != thread.thread_id for other in self._suspects):
+                self._suspects.append(thread)
             return
         self._take_up(thread.thread_id)
 

@@ -58,14 +58,14 @@ def thread_id_of(thread_id: str | None, config: Mapping[str, Any] | None) -> str
     if config is None:
         return thread_id
     try:
-        given = config["configurable"]["thread_id"]
+        given: str = config["configurable"]["thread_id"]  # judged as any other id is
     except (KeyError, TypeError):
         raise InvalidCall(
             f"config is {config!r}; give thread_id=, or config={{'configurable': {{'thread_id': …}}}}"
         ) from None
     if thread_id is not None and thread_id != given:
         raise InvalidCall(f"thread_id is {thread_id!r} and config names {given!r}; give one")
-    return str(given) if isinstance(given, str) else given  # type: ignore[no-any-return] # judged next
+    return given
 
 
 def make_call(

@@ -81,7 +81,8 @@ class Runtime:
         >>> from beamweaver import END, START, Continue, Graph, Invoke, Runtime
         >>> graph = Graph(name="double").add_node("double", lambda state: {"n": state["n"] * 2})
         >>> app = graph.add_edge(START, "double").add_edge("double", END).compile()
-        >>> with tempfile.TemporaryDirectory() as folder, Runtime(f"{folder}/s.lmdb", graphs=[app]) as runtime:
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> with folder as path, Runtime(f"{path}/state.lmdb", graphs=[app]) as runtime:
         ...     thread = runtime.thread("a", graph=app)
         ...     receipt = thread.tell(Invoke({"n": 21}))
         ...     thread.ask(Continue(), timeout=30).state["n"]
@@ -256,8 +257,8 @@ class Runtime:
         core = self._running()
         hub = core.hub
         pool = core.system.statistics()
-        writer = core.actor_of(hub.writer)
-        recovery = core.actor_of(hub.recovery)
+        writer = hub.writer.actor if hub.writer is not None else None
+        recovery = hub.recovery.actor if hub.recovery is not None else None
         return RuntimeStatistics(
             epoch=hub.epoch,
             actors=len(hub.actors),

@@ -17,7 +17,6 @@ from beamweaver.runtime.inbox import calls_of
 from beamweaver.runtime.node import NodeActor, RouterActor
 from beamweaver.runtime.reading import recorded_outcome
 from beamweaver.runtime.waiters import Answer
-from beamweaver.types import Failure
 from supervisors import Actor, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Attempt, Effect, Transition
     from beamweaver.runtime.hub import Hub
+    from beamweaver.types import Failure
     from supervisors import ExitReason, Future
 
 __all__ = ["ThreadActor"]
@@ -45,7 +45,9 @@ class ThreadActor(Actor):
     lane: ClassVar[Literal["hi"]] = "hi"
     isolated: ClassVar[bool] = False
 
-    def __init__(self, hub: Hub, thread_id: str, *, recover: bool = False, crashed: str = "") -> None:
+    def __init__(
+        self, hub: Hub, thread_id: str, *, recover: bool = False, crashed: str = ""
+    ) -> None:
         self._hub = hub
         self.thread_id = thread_id
         self._recover = recover
@@ -348,9 +350,12 @@ class ThreadActor(Actor):
             return
         self._tasks[effect.transition] = self.system.spawn_task(
             RouterActor,
+            self._hub,
             machine.graph,
             self._codec,
             effect.transition,
+            self.thread_id,
+            machine.state.run.names[0],
             owner=self.cell,
             token=effect.transition,
         )
@@ -436,5 +441,3 @@ def _who(token: Any) -> tuple[str, str, int]:
     if isinstance(token, fx.Attempt):
         return token.task.node, token.task_id, token.number
     return "", "", 1
-
-

@@ -1,0 +1,1 @@
+"""The runtime: supervised actors around the pure engine."""
