@@ -83,6 +83,10 @@ class TestFold:
     def test_the_first_write_of_a_missing_channel_is_its_value(self):
         assert Channel("k", None, longest).fold(MISSING, ["abc", "d"]) == "abc"
 
+    def test_a_missing_channel_starts_at_its_initial_value(self):
+        assert Channel("k", list[dict[str, int]], append).fold(MISSING, [{"a": 1}]) == [{"a": 1}]
+        assert Channel("k", int, lambda a, b: a - b).fold(MISSING, [1, 2]) == -3
+
     def test_updates_fold_in_order(self):
         assert Channel("k", str, operator.add).fold("a", ["b", "c"]) == "abc"
 
