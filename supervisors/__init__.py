@@ -5,7 +5,9 @@ on a virtual clock, with an order drawn from a seed.
 """
 
 from supervisors.actor import Actor, MonitorRef, Reply
+from supervisors.budget import Budget, ChildBudget, RestartWindow, SupervisorBudget
 from supervisors.clock import Clock, RealClock
+from supervisors.dynamic import DynamicSupervisor
 from supervisors.errors import (
     ActorExit,
     AlreadyPresent,
@@ -43,13 +45,36 @@ from supervisors.kill import Killed, shield
 from supervisors.mailbox import Cell, Ignore, Refuse
 from supervisors.pool import PoolScheduler
 from supervisors.ref import ActorRef
+from supervisors.requests import (
+    ChildCounts,
+    ChildInfo,
+    ChildReply,
+    CountChildren,
+    DeleteChild,
+    GetChildSpec,
+    RestartChild,
+    StartChild,
+    TerminateChild,
+    WhichChildren,
+    count_children,
+    delete_child,
+    get_child_spec,
+    restart_child,
+    start_child,
+    terminate_child,
+    which_children,
+)
 from supervisors.scheduler import Scheduler, Statistics
 from supervisors.signals import Down, Exit, TaskDone, TaskEnded, TaskFailed
+from supervisors.spec import BRUTAL_KILL, INFINITY, Backoff, ChildSpec
+from supervisors.supervisor import Supervisor
 from supervisors.system import ActorSystem, Limits
 from supervisors.task import TaskActor
 from supervisors.timers import TimerRef
 
 __all__ = [
+    "BRUTAL_KILL",
+    "INFINITY",
     "KILLED",
     "NORMAL",
     "NO_PROC",
@@ -62,16 +87,27 @@ __all__ = [
     "AlreadyPresent",
     "AlreadySet",
     "AlreadyStarted",
+    "Backoff",
+    "Budget",
     "CallTimeout",
     "CallingSelf",
     "Cell",
+    "ChildBudget",
+    "ChildCounts",
+    "ChildInfo",
+    "ChildReply",
+    "ChildSpec",
     "Clock",
+    "CountChildren",
     "Crashed",
+    "DeleteChild",
     "Down",
+    "DynamicSupervisor",
     "Event",
     "Exit",
     "ExitReason",
     "Future",
+    "GetChildSpec",
     "Ignore",
     "InvalidSpec",
     "Killed",
@@ -84,22 +120,36 @@ __all__ = [
     "RealClock",
     "Refuse",
     "Reply",
+    "RestartChild",
+    "RestartWindow",
     "Restarting",
     "RestartsExceeded",
     "Running",
     "Scheduler",
     "Shutdown",
+    "StartChild",
     "StartError",
     "Statistics",
     "StuckError",
+    "Supervisor",
+    "SupervisorBudget",
     "SupervisorsError",
     "SystemStopped",
     "TaskActor",
     "TaskDone",
     "TaskEnded",
     "TaskFailed",
+    "TerminateChild",
     "TimerRef",
+    "WhichChildren",
     "WorkersExhausted",
+    "count_children",
+    "delete_child",
+    "get_child_spec",
     "is_quiet",
+    "restart_child",
     "shield",
+    "start_child",
+    "terminate_child",
+    "which_children",
 ]

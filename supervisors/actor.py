@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 import pykka
 
@@ -111,6 +111,7 @@ class Actor(pykka.Actor):
     lane: ClassVar[Lane] = "hi"
     isolated: ClassVar[bool] = True
     interruptible: ClassVar[bool] = False
+    child_type: ClassVar[Literal["worker", "supervisor"]] = "worker"
     trap_exit: bool = False
     cell: Cell
     system: ActorSystem

@@ -1,0 +1,423 @@
+"""What static and dynamic supervisors share: children, their runs, and the ways of ending them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from supervisors import death
+from supervisors.actor import Actor, Reply
+from supervisors.errors import ActorExit, AlreadyStarted, NotFound, StartError, SupervisorsError
+from supervisors.events import Event, EventKind
+from supervisors.exits import KILLED, NORMAL, SHUTDOWN, Abnormal, Crashed, ExitReason, is_quiet
+from supervisors.mailbox import Cell, Refuse
+from supervisors.ref import ActorRef
+from supervisors.requests import (
+    ChildCounts,
+    ChildInfo,
+    ChildReply,
+    CountChildren,
+    GetChildSpec,
+    Request,
+    WhichChildren,
+)
+from supervisors.signals import Down, Exit
+from supervisors.spec import BRUTAL_KILL, INFINITY, Backoff, ChildSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from supervisors.requests import ChildState
+    from supervisors.spec import ChildType
+    from supervisors.timers import TimerRef
+
+__all__ = ["Answer", "Child", "Deadline", "Family", "Run", "TryAgain"]
+
+
+class Child:
+    """A child of a supervisor: its spec, and its present run if it has one."""
+
+    __slots__ = ("failures", "id", "last", "restarting", "restarts", "run", "spec", "timer")
+
+    def __init__(self, child_id: Hashable, spec: ChildSpec) -> None:
+        """Make a child that does not run."""
+        self.id = child_id
+        self.spec = spec
+        self.run: Run | None = None
+        self.restarting: Run | None = None  # the run that is to be replaced
+        self.restarts = 0
+        self.failures = 0  # in a row, for the backoff
+        self.last: ExitReason = NORMAL
+        self.timer: TimerRef | None = None
+
+    @property
+    def state(self) -> ChildState:
+        """What it does."""
+        if self.run is None:
+            return "undefined" if self.restarting is None else "restarting"
+        if self.run.ending:
+            return "terminating"
+        return "starting" if self.run.starting else "running"
+
+
+class Run:
+    """One incarnation of a child; the token of every message about it."""
+
+    __slots__ = ("cell", "child", "ended", "ending", "ignored", "since", "starting", "timer")
+
+    def __init__(self, child: Child, since: float) -> None:
+        """Make the run of `child` that begins at `since`."""
+        self.child = child
+        self.since = since
+        self.cell: Cell | None = None
+        self.starting = True
+        self.ending = False
+        self.ignored = False
+        self.ended: ExitReason | None = None
+        self.timer: TimerRef | None = None
+
+
+class Deadline:
+    """A timer's message: the start or the end of a run takes too long."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Run) -> None:
+        """Name the run."""
+        self.run = run
+
+
+class TryAgain:
+    """A message to oneself: restart a child whose restart failed, or whose delay is over."""
+
+    __slots__ = ("child", "run")
+
+    def __init__(self, child: Child, run: Run | None) -> None:
+        """Name the child, and the run that is to be replaced."""
+        self.child = child
+        self.run = run
+
+
+class _Urgent:
+    """Makes timers' messages the system's, which are served while ordinary ones are held."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def put(self, message: object) -> None:
+        self._cell.put_system(message)
+
+
+class Answer:
+    """Where the answer to a request goes: to an asker, or as a `ChildReply` to a cell."""
+
+    __slots__ = ("_reply", "_reply_to")
+
+    def __init__(self, reply: Reply, reply_to: tuple[Cell, object] | None) -> None:
+        """Answer the asker of `reply`, or the cell of `reply_to`."""
+        self._reply = reply
+        self._reply_to = reply_to
+
+    def set(self, value: object = None) -> None:
+        """Answer with `value`."""
+        if self._reply_to is None:
+            self._reply.set(value)
+        else:
+            cell, token = self._reply_to
+            cell.put(ChildReply(token, value, None))
+
+    def set_exception(self, error: BaseException) -> None:
+        """Answer with `error`."""
+        if self._reply_to is None:
+            self._reply.set_exception(error)
+        else:
+            cell, token = self._reply_to
+            cell.put(ChildReply(token, None, error))
+
+
+class Family(Actor):
+    """The base of supervisors. They never wait: every answer of a child is a message.
+
+    A supervisor traps exits, ends when its parent does or when somebody stops it (`ActorRef.stop`),
+    and ignores exit signals of others, as in OTP; without a parent, those from outside count.
+    """
+
+    isolated = False
+    trap_exit = True
+    child_type: ClassVar[ChildType] = "supervisor"
+    serialises: ClassVar[bool] = True
+    backoff: Backoff | None = None
+    _ending: ExitReason | None = None
+
+    def _members(self) -> Iterable[Child]:
+        raise NotImplementedError
+
+    def _find(self, key: object) -> Child | None:
+        raise NotImplementedError
+
+    # Requests that need no child to answer
+
+    def on_receive(self, message: Any) -> Any:
+        """Serve the requests of `supervisors.requests`."""
+        if isinstance(message, Request):
+            answer = Answer(self.defer(), message.reply_to)  # type: ignore[attr-defined]  # all have it
+            try:
+                self._serve(message, answer)
+            except SupervisorsError as error:
+                answer.set_exception(error)
+            return None
+        if type(message) is TryAgain:
+            self._try_again(message.child, message.run)
+            return None
+        return self.on_message(message)
+
+    def on_message(self, message: Any) -> Any:
+        """Handle a message that is no request to a supervisor; an override's return value answers."""
+        super().on_receive(message)
+        raise Refuse(TypeError(f"a supervisor does not understand {type(message).__name__}"))
+
+    def _serve(self, request: Request, answer: Answer) -> None:
+        if type(request) is WhichChildren:
+            answer.set([self._info(child) for child in self._members()])
+        elif type(request) is CountChildren:
+            answer.set(self._counts())
+        elif type(request) is GetChildSpec:
+            answer.set(self._get(request.id).spec)
+        elif self._ending is not None:
+            raise ActorExit(self, self._ending)
+        else:
+            self._manage(request, answer)
+
+    def _manage(self, request: Request, answer: Answer) -> None:
+        raise NotImplementedError
+
+    def _try_again(self, child: Child, run: Run | None) -> None:
+        raise NotImplementedError
+
+    def _get(self, key: object) -> Child:
+        child = self._find(key)
+        if child is None:
+            raise NotFound(key)
+        return child
+
+    def _info(self, child: Child) -> ChildInfo:
+        run = child.run
+        state = child.state
+        shown = run is not None and run.cell is not None and state in {"running", "terminating"}
+        ref = run.cell.ref if shown and run is not None and run.cell is not None else None
+        return ChildInfo(child.id, ref, state, child.spec.child_type, child.restarts)
+
+    def _counts(self) -> ChildCounts:
+        specs = active = supervisors = 0
+        for child in self._members():
+            specs += 1
+            active += child.state in {"running", "terminating"}
+            supervisors += child.spec.child_type == "supervisor"
+        return ChildCounts(specs, active, supervisors, specs - supervisors)
+
+    # Runs
+
+    def _launch(self, child: Child, extra: tuple[Any, ...] = ()) -> Run:
+        """Begin a run of `child`. Its start, or the failure of it, comes as a message.
+
+        Raises:
+            AlreadyStarted: another actor has the name
+        """
+        spec = child.spec
+        system = self.system
+        run = Run(child, system.clock.monotonic())
+        cell = system.make(
+            spec.actor, extra + spec.args, dict(spec.kwargs), name=spec.name, parent=self.cell
+        )
+        run.cell = cell
+        child.run = run
+        child.restarting = None
+        book = cell.pages()
+        book.ack = (self.cell, run)
+        book.monitors[run] = (self.cell, run)
+        self.cell.pages().kids[cell] = None
+        seconds = spec.start_timeout
+        if seconds is None:
+            seconds = system.limits.start_timeout
+        self._arm(run, seconds)
+        system.launch(cell)
+        if self.cell.stopped and self.cell.actor is None:
+            cell.parent_ended(KILLED)  # this supervisor was given up meanwhile
+        return run
+
+    def _arm(self, run: Run, seconds: float) -> None:
+        self._disarm(run)
+        if seconds != INFINITY:
+            timers = self.system.scheduler.timers
+            owners = self.cell.pages().timers
+            run.timer = timers.add(seconds, _Urgent(self.cell), Deadline(run), owners=owners)
+
+    def _disarm(self, run: Run) -> None:
+        if run.timer is not None:
+            run.timer.cancel()
+            run.timer = None
+
+    def _stop_run(self, run: Run) -> None:
+        """Ask `run` to end; kill it when its time is over."""
+        if run.ending or run.ended is not None or run.cell is None:
+            return
+        run.ending = True
+        rule = run.child.spec.shutdown_rule
+        if rule == BRUTAL_KILL:
+            self._disarm(run)
+            run.cell.kill(self.system.limits.kill_grace)
+            return
+        run.cell.put_system(death.ExitSignal(self.cell, SHUTDOWN))
+        self._arm(run, float(rule))
+
+    def _overdue(self, run: Run) -> None:
+        """Kill a run that did not start, or end, in time."""
+        if run.ended is None and run.cell is not None:
+            what: EventKind = "killed"
+            self._report(what, run.child, Abnormal("too slow to end" if run.ending else "start"))
+            run.cell.kill(self.system.limits.kill_grace)
+
+    # Messages about runs
+
+    def _system(self, message: Any) -> bool:
+        kind = type(message)
+        if kind is Deadline:
+            self._overdue(message.run)
+            return True
+        run = getattr(message, "token", None)
+        if type(run) is not Run:
+            return False
+        if kind is death.Started:
+            run.starting = False
+            if not run.ending:
+                self._disarm(run)
+            self._report_started(run)
+        elif kind is death.StartIgnored:
+            run.ignored = True
+            self._settle(run, NORMAL)
+        elif kind is death.StartFailed:
+            self._settle(run, message.reason)
+        elif kind is Down:
+            if run.starting:
+                return True  # StartFailed or StartIgnored says more
+            self._settle(run, message.reason)
+        else:
+            return False
+        self._changed(run)
+        return True
+
+    def _settle(self, run: Run, reason: ExitReason) -> None:
+        self._disarm(run)
+        run.ended = reason
+
+    def _changed(self, run: Run) -> None:
+        """Go on, now that `run` has started or ended."""
+        raise NotImplementedError
+
+    def _report_started(self, run: Run) -> None:
+        if self.system.watched:
+            self._report("child_restarted" if run.child.restarts else "child_started", run.child)
+
+    # Ending
+
+    def on_signal(self, signal: Exit | Down) -> None:
+        """End at a signal from outside if there is no parent; ignore the rest (OTP)."""
+        root = self.cell.parent is None and isinstance(signal, Exit) and signal.sender is None
+        if root and signal.reason != NORMAL:
+            self._end(signal.reason)
+        else:
+            super().on_signal(signal)
+
+    def _end(self, reason: ExitReason) -> None:
+        if self._ending is None:
+            self._ending = reason
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        """End the children, then die for the reason in `_ending`."""
+        raise NotImplementedError
+
+    # Reports
+
+    def _report(
+        self,
+        kind: EventKind,
+        child: Child,
+        reason: ExitReason | None = None,
+        more: Mapping[str, object] | None = None,
+    ) -> None:
+        detail = {"child_id": child.id, "restarts": child.restarts, **(more or {})}
+        self.system.emit(Event(kind, repr(self.cell), reason, detail))
+
+    def _report_end(self, child: Child, reason: ExitReason) -> None:
+        if child.spec.restart == "permanent" or not is_quiet(reason):
+            self._report("child_terminated", child, reason)
+
+    def _report_shutdown(self, run: Run) -> None:
+        """Report a child that was asked to end and ended otherwise than asked."""
+        reason, spec = run.ended, run.child.spec
+        if reason is None:
+            return
+        killed = reason == KILLED and spec.shutdown_rule == BRUTAL_KILL
+        quiet = is_quiet(reason) and (reason != NORMAL or spec.restart != "permanent")
+        if not killed and not quiet and not run.ignored:
+            self._report("shutdown_error", run.child, reason)
+
+    # The decision table
+
+    def _wants_restart(self, child: Child, reason: ExitReason) -> bool:
+        restart = child.spec.restart
+        return restart == "permanent" or (restart == "transient" and not is_quiet(reason))
+
+    def _delay(self, child: Child, run: Run | None) -> float:
+        """Return the seconds to wait before the next restart of `child`."""
+        if self.backoff is None:
+            return 0.0
+        if run is not None and not run.starting:
+            lived = self.system.clock.monotonic() - run.since
+            if lived >= self.backoff.stable_after:
+                child.failures = 0
+        child.failures += 1
+        return self.backoff.delay(child.failures)
+
+    def _schedule(self, child: Child, run: Run | None, delay: float) -> None:
+        """Have `child` restarted by a message to oneself, in `delay` seconds."""
+        child.run = None
+        child.restarting = run
+        message = TryAgain(child, run)
+        if delay:
+            child.timer = self.system.send_after(delay, self.cell, message)
+        else:
+            self.cell.put(message)
+
+    def _forget_retry(self, child: Child) -> None:
+        child.restarting = None
+        if child.timer is not None:
+            child.timer.cancel()
+            child.timer = None
+
+    def _failed_launch(self, child: Child, error: SupervisorsError) -> Run:
+        """Return a run that ended before it began, for `error`."""
+        run = Run(child, self.system.clock.monotonic())
+        run.ended = Crashed(error)
+        child.run = run
+        return run
+
+
+def matches(child: Child, key: object) -> bool:
+    """Tell whether `key` is the reference of the present, or of the replaced, run of `child`."""
+    if not isinstance(key, ActorRef):
+        return False
+    runs = (child.run, child.restarting)
+    return any(run is not None and run.cell is key.cell for run in runs)
+
+
+def start_failure(child: Child, reason: ExitReason) -> SupervisorsError:
+    """Return the error for a child whose start ended with `reason`."""
+    from_name = isinstance(reason, Crashed) and isinstance(reason.error, AlreadyStarted)
+    if from_name:
+        assert isinstance(reason, Crashed)
+        assert isinstance(reason.error, AlreadyStarted)
+        return reason.error
+    return StartError(child.id, reason)
