@@ -1,4 +1,4 @@
-"""P5: a fan-out of 1,000 Sends in one step, and whether a task costs the same at 10,000."""
+"""P5: a fan-out of Sends in one step, and whether a task costs the same at 10,000."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["COMPARISONS", "grown"]
 
 _SIZES: dict[Size, Options] = {
     "full": {"sends": 1_000},
-    "quick": {"sends": 200},
+    "quick": {"sends": 500},
     "tiny": {"sends": 5},
 }
 _GROWTH: dict[Size, Options] = {
     "full": {"small": 1_000, "large": 10_000},
-    "quick": {"small": 300, "large": 3_000},
+    "quick": {"small": 500, "large": 5_000},
     "tiny": {"small": 2, "large": 20},
 }
 
@@ -67,7 +67,7 @@ def _growth(store: str) -> Comparison:
 COMPARISONS = (
     Comparison(
         id="P5",
-        name="fan-out of 1,000 Sends, memory store",
+        name="fan-out of Sends, memory store",
         unit="task",
         ours=our_side.side("fan", "memory"),
         peer=langgraph_side.side("fan", "memory"),
@@ -78,7 +78,7 @@ COMPARISONS = (
     ),
     Comparison(
         id="P5",
-        name="fan-out of 1,000 Sends, power-loss vs SQLite FULL",
+        name="fan-out of Sends, power-loss vs SQLite FULL",
         unit="task",
         ours=our_side.side("fan", "power-loss"),
         peer=langgraph_side.side("fan", "sqlite"),

@@ -49,7 +49,8 @@ def checkpointer(store: str, folder: str) -> Any:
         return None
     if store == "memory":
         return MemoryCheckpointer()
-    return LMDBCheckpointer(_path(folder), survives=store)
+    survives: Any = store
+    return LMDBCheckpointer(_path(folder), survives=survives)
 
 
 def line_graph(bodies: list[Callable[[Line], dict[str, int]]]) -> Any:
@@ -102,7 +103,8 @@ def _opened(
 ) -> Iterator[Callable[[dict[str, Any]], Any]]:
     """The graph, compiled on a store; at the end the transactions a step are noted as a fact."""
     numbers = itertools.count()
-    app = graph.compile(checkpointer=checkpointer(store, folder))
+    keeper = checkpointer(store, folder)
+    app = graph.compile(checkpointer=keeper)
     options = {"recursion_limit": depth + 10}
     calls = 0
 
@@ -115,6 +117,8 @@ def _opened(
 
     with app:
         yield call
+    if keeper is not None:
+        keeper.close()
     if calls and store in ("process-kill", "power-loss"):
         facts["transactions a step"] = transactions(folder) / (calls * depth)
 

@@ -58,7 +58,11 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _times(side: Measured) -> tuple[str, str]:
-    return f"{side.median:,.1f}", f"{side.least:,.1f}"
+    return _microseconds(side.median), _microseconds(side.least)
+
+
+def _microseconds(value: float) -> str:
+    return f"{value:,.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -12,8 +12,8 @@ from benchmarks.shapes import line_expected
 __all__ = ["COMPARISONS", "SIZES"]
 
 SIZES: dict[Size, Options] = {
-    "full": {"nodes": 100, "invokes": 5},
-    "quick": {"nodes": 100, "invokes": 1},
+    "full": {"nodes": 100, "invokes": 10},
+    "quick": {"nodes": 100, "invokes": 3},
     "tiny": {"nodes": 5, "invokes": 2},
 }
 
