@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.codec import Codec
 from beamweaver.errors import (
-    BeamWeaverError,
     CallingSelf,
     Draining,
     Quarantined,
@@ -18,9 +17,10 @@ from beamweaver.runtime.context import _current
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.messages import AGAIN, CUT, Drain
 from beamweaver.runtime.requests import make_call
-from beamweaver.runtime.tree import start_tree
+from beamweaver.runtime.thread import ThreadActor
+from beamweaver.runtime.tree import children, start_tree
 from beamweaver.runtime.waiters import Waiting
-from supervisors import ActorSystem, CallTimeout, PoolScheduler
+from supervisors import ActorSystem, CallTimeout, PoolScheduler, RestartsExceeded, Shutdown
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -44,6 +44,8 @@ class Core:
         recover: `"all"`, `"called"` or `"none"`.
         keeps: Whether threads outlive their calls.
         max_workers: Most OS threads of the pool.
+        max_restarts: How many restarts in `max_seconds` the tree's root allows.
+        max_seconds: The window of `max_restarts`, in seconds.
         system: An actor system to run in (for tests: a simulated one); by default one of its own.
         seed: For ids and jitter in tests.
 
@@ -60,10 +62,14 @@ class Core:
         keeps: bool,
         max_workers: int,
         system: ActorSystem | None = None,
+        max_restarts: int = 3,
+        max_seconds: float = 5.0,
         seed: int | None = None,
         fault: Any = None,
     ) -> None:
         self.store = store
+        self._max_restarts = max_restarts
+        self._max_seconds = max_seconds
         epoch = store.acquire()
         try:
             self.system = system or ActorSystem(PoolScheduler(max_workers=max_workers))
@@ -75,6 +81,7 @@ class Core:
                 limits=limits,
                 recover=recover,
                 keeps=keeps,
+                thread_class=ThreadActor,
                 seed=seed,
             )
             self.hub.fault = fault
@@ -89,7 +96,12 @@ class Core:
     def start(self) -> None:
         """Start the tree: from now on calls are taken, and recovery runs."""
         try:
-            self._root = start_tree(self.hub, on_end=self._ended)
+            self._root = start_tree(
+                self.hub,
+                max_restarts=self._max_restarts,
+                max_seconds=self._max_seconds,
+                on_end=self._ended,
+            )
         except BaseException:
             self.close()
             raise
@@ -199,14 +211,18 @@ class Core:
         """Why the tree gave up, if it did."""
         return self._failure
 
-    def _ended(self, reason: ExitReason, tree: str) -> None:
+    def _ended(self, reason: ExitReason) -> None:
         """The root supervisor ended. If nobody closed the runtime, its restart budget is spent."""
         if self._closed:
             return
+        account = reason.term if isinstance(reason, Shutdown) else None
         cause: BaseException | None = self.hub.fatal
-        text = str(cause.message) if isinstance(cause, BeamWeaverError) else str(reason)
+        if cause is None and isinstance(account, RestartsExceeded):
+            cause = account.last_crash
         failure = RuntimeFailed(
-            f"the supervision tree gave up: {text}", reason=str(reason), tree=tree
+            f"the supervision tree gave up: {cause if cause is not None else account or reason}",
+            reason=str(account or reason),
+            tree=[spec.id for spec in children(self.hub)],
         )
         failure.__cause__ = cause
         self._failure = failure

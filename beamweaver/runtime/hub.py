@@ -6,14 +6,16 @@ import itertools
 import os
 import random
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from beamweaver.errors import UnknownGraph
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.messages import RETIRE, WAKE, StartThread
+from beamweaver.runtime.messages import RETIRE, WAKE
 from beamweaver.runtime.waiters import Waiters
+from supervisors import ChildSpec
+from supervisors.requests import StartChild
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from beamweaver.events import Event
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
-    from supervisors import ActorSystem
+    from supervisors import Actor, ActorSystem, Future
     from supervisors.mailbox import Cell
 
 __all__ = ["Hub"]
@@ -51,6 +53,7 @@ class Hub:
         limits: Limits,
         recover: str,
         keeps: bool,
+        thread_class: type[Actor],
         seed: int | None = None,
     ) -> None:
         self.system = system
@@ -60,6 +63,7 @@ class Hub:
         self.limits = limits
         self.recover = recover
         self.keeps = keeps
+        self.thread_class = thread_class
         self.waiters = Waiters()
         self.graphs: dict[str, CompiledGraph] = {}
         self.listeners: tuple[Callable[[Event], None], ...] = ()
@@ -154,9 +158,32 @@ class Hub:
             cell = self.actors.get(thread_id)
             if cell is None and thread_id not in self._starting and self.threads is not None:
                 self._starting.add(thread_id)
-                self.threads.put(StartThread(thread_id, recover=recover))
+                self.threads.put(self._start_request(thread_id, recover=recover))
         if cell is not None:
             cell.put(WAKE)
+
+    def _start_request(self, thread_id: str, *, recover: bool) -> StartChild:
+        # An id a start: an actor that is about to leave may still be there under its own.
+        child_id = (thread_id, next(self._ids))
+        return StartChild(
+            ChildSpec(
+                child_id,
+                self.thread_class,
+                args=(self, thread_id),
+                kwargs={"recover": recover},
+                restart="transient",
+            )
+        )
+
+    def quarantine_kept(self, thread_id: str, done: Future[Any]) -> None:
+        """The store knows of a quarantine, so it need not be kept here (unless it could not be told)."""
+        try:
+            kept = done.get()
+        except Exception as error:
+            self.log.exception("quarantine_not_stored", thread_id=thread_id, error=repr(error))
+            return
+        if kept:
+            self.quarantined.pop(thread_id, None)
 
     def enter(self, thread_id: str, cell: Cell) -> None:
         """The thread's new actor is there."""

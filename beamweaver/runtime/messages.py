@@ -23,7 +23,6 @@ __all__ = [
     "Fired",
     "Refused",
     "SetTimer",
-    "StartThread",
     "Write",
 ]
 
@@ -46,16 +45,6 @@ CUT = _Signal("CUT")
 """To a thread: stop what still runs."""
 RETIRE = _Signal("RETIRE")
 """To a thread: leave the memory if nothing needs you."""
-
-
-class StartThread:
-    """To the thread supervisor: start the thread's actor; `recover` takes its unfinished run up."""
-
-    __slots__ = ("recover", "thread_id")
-
-    def __init__(self, thread_id: str, *, recover: bool) -> None:
-        self.thread_id = thread_id
-        self.recover = recover
 
 
 class Drain:

@@ -66,6 +66,8 @@ class Runtime:
             are `"called"`, or `"none"`.
         limits: Its bounds.
         max_workers: Most OS threads of its pool.
+        max_restarts: How many restarts of the tree's parts within `max_seconds` it bears before it ends.
+        max_seconds: The window of `max_restarts`, in seconds.
         system: An actor system to run in, such as a simulated one; by default one of its own.
         seed: For ids and jitter, in tests.
         fault: For tests: called with the name of each fault point that is reached.
@@ -97,6 +99,8 @@ class Runtime:
         recover: str = "all",
         limits: Limits = DEFAULT_LIMITS,
         max_workers: int = 128,
+        max_restarts: int = 3,
+        max_seconds: float = 5.0,
         system: ActorSystem | None = None,
         seed: int | None = None,
         fault: Callable[[str], None] | None = None,
@@ -114,6 +118,8 @@ class Runtime:
         self._options: dict[str, Any] = {
             "limits": limits,
             "max_workers": max_workers,
+            "max_restarts": max_restarts,
+            "max_seconds": max_seconds,
             "system": system,
             "seed": seed,
             "fault": fault,

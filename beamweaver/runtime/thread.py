@@ -10,7 +10,7 @@ from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
 from beamweaver.engine.state import Question, Result, RunState
 from beamweaver.errors import BeamWeaverError, UnknownRun
-from beamweaver.events import AttemptKilled, StoreTrouble, ThreadRestarted
+from beamweaver.events import AttemptKilled, StoreTrouble
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.env import GraphCodec, ThreadEnv
 from beamweaver.runtime.inbox import calls_of
@@ -45,13 +45,10 @@ class ThreadActor(Actor):
     lane: ClassVar[Literal["hi"]] = "hi"
     isolated: ClassVar[bool] = False
 
-    def __init__(
-        self, hub: Hub, thread_id: str, *, recover: bool = False, crashed: str = ""
-    ) -> None:
+    def __init__(self, hub: Hub, thread_id: str, *, recover: bool = False) -> None:
         self._hub = hub
         self.thread_id = thread_id
         self._recover = recover
-        self._crashed = crashed
         self._incarnation = hub.next_incarnation()
         self._machine: Machine | None = None
         self._codec: GraphCodec | None = None
@@ -142,8 +139,6 @@ class ThreadActor(Actor):
         hub.reached("thread.load")
         self._image = hub.store.load(self.thread_id)
         self._loaded = True
-        if self._crashed and hub.listeners:
-            hub.publish(ThreadRestarted(thread_id=self.thread_id, reason=self._crashed))
         if self._image is not None and self._image.row.graph in hub.graphs:
             self._make_machine(self._image.row.graph)
         elif self._image is not None and self._recover:

@@ -1,23 +1,51 @@
+"""The supervision tree of a runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from beamweaver.runtime.recovery import Recovery
 from beamweaver.runtime.registry import Registry
-from beamweaver.runtime.thread import ThreadActor
+from beamweaver.runtime.threads import ThreadSupervisor
 from beamweaver.runtime.timers import Timers
 from beamweaver.runtime.writer import CheckpointWriter
-from supervisors import Actor
+from supervisors import ChildSpec, Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.runtime.hub import Hub
+    from supervisors import ActorRef, ExitReason
+
+__all__ = ["children", "start_tree"]
 
 
-class Starter(Actor):
-    def __init__(self, hub):
-        self.hub = hub
+def children(hub: Hub) -> list[ChildSpec]:
+    """The tree's children in their order: each depends on those before it, so rest_for_one."""
+    return [
+        ChildSpec("registry", Registry, args=(hub,)),
+        ChildSpec("timers", Timers, args=(hub,)),
+        ChildSpec("writer", CheckpointWriter, args=(hub,)),
+        ChildSpec("threads", ThreadSupervisor, args=(hub,)),
+        ChildSpec("recovery", Recovery, args=(hub,)),
+    ]
 
-    def on_start(self):
-        self.hub.new_threads(self.cell)
 
-    def on_receive(self, m):
-        self.system.spawn(ThreadActor, self.hub, m.thread_id, recover=m.recover)
+def start_tree(
+    hub: Hub, *, max_restarts: int, max_seconds: float, on_end: Callable[[ExitReason], None]
+) -> ActorRef[Any]:
+    """Start the tree; `on_end` hears how its root ended.
 
-
-def start_tree(hub, on_end):
-    for c in (Registry, Timers, CheckpointWriter, Starter, Recovery):
-        ref = hub.system.start(c, hub)
-    return ref
+    Raises:
+        StartError: A child could not start.
+    """
+    root = hub.system.start(
+        Supervisor,
+        children(hub),
+        strategy="rest_for_one",
+        intensity=max_restarts,
+        period=max_seconds,
+    )
+    ended = hub.system.monitor_from_outside(root)
+    ended.add_done_callback(lambda future: on_end(future.get()))
+    return root
