@@ -16,12 +16,11 @@ import pstats
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,6 +31,7 @@ __all__ = ["main"]
 _STORES = ("memory", "process-kill", "power-loss")
 _ROOT = str(Path(__file__).resolve().parent.parent)
 _Key: TypeAlias = tuple[str, int, str]
+_Table: TypeAlias = dict[_Key, tuple[int, int, float, float, Any]]
 
 
 @dataclass
@@ -43,10 +43,8 @@ class Probe:
     seconds: float = 0.0
     blocks: int = 0
     allocated: int = 0
-    workers: set[int] = field(default_factory=set)
 
     def begin(self) -> None:
-        self.workers.add(threading.get_ident())
         self.blocks = sys.getallocatedblocks()
         self.allocated = self.count() if self.count else 0
         self.seconds = time.perf_counter()
@@ -59,7 +57,6 @@ class Probe:
         self.seconds = time.perf_counter() - self.seconds
         self.allocated = (self.count() if self.count else 0) - self.allocated
         self.blocks = sys.getallocatedblocks() - self.blocks
-        self.workers.add(threading.get_ident())
 
 
 Runner: TypeAlias = Callable[[Probe], None]
@@ -139,36 +136,42 @@ def _show(name: str, run: Runner, units: int, unit: str, top: int) -> None:
     for probe in probes:
         run(probe)
     times = [probe.seconds * 1e6 / units for probe in probes]
+    blocks = statistics.median(probe.blocks / units for probe in probes)
     print(f"\n{name}: {statistics.median(times):.1f} µs a {unit} (min {min(times):.1f})")
+    print(f"   memory blocks kept {blocks:.1f} a {unit}")
     profiled = Probe(profile=cProfile.Profile())
     run(profiled)
-    if len(profiled.workers) > 1:
-        print("   the worker changed on the way: counts are of the first one only")
     assert profiled.profile is not None
-    counted = Probe(count=allocations.counter())
-    run(counted)
-    print(f"   memory blocks kept {counted.blocks / units:.1f} a {unit}")
-    if counted.count is not None:
-        print(f"   allocator calls {counted.allocated / units:.1f} a {unit}")
     _calls(pstats.Stats(profiled.profile), units, unit, top)
 
 
+def _count(name: str, run: Runner, units: int, unit: str) -> None:
+    run(Probe())
+    counted = Probe(count=allocations.counter())
+    run(counted)
+    print(f"{name}: allocator calls {counted.allocated / units:.1f} a {unit}")
+
+
 def _calls(stats: pstats.Stats, units: int, unit: str, top: int) -> None:
-    table: dict[_Key, tuple[int, int, float, float, Any]] = stats.stats  # type: ignore[attr-defined]  # pstats types no table
+    table: _Table = stats.stats  # type: ignore[attr-defined]  # pstats types no table
     whole = sum(own for _, _, own, _, _ in table.values())
     groups: Counter[str] = Counter()
-    layers: Counter[str] = Counter()
+    layers: dict[str, float] = {}
+    bodies = 0
     for key, (_, calls, own, _, _) in table.items():
-        layers[_layer(key)] += own  # type: ignore[assignment]  # a Counter of seconds
+        layers[_layer(key)] = layers.get(_layer(key), 0.0) + own
+        bodies += calls if key[2] in ("increment", "square") else 0
         for group in _groups(key):
             groups[group] += calls
+    print(f"   bodies seen by the profiler: {bodies / units:.0%} (the rest ran on other workers)")
     for group, calls in sorted(groups.items()):
         print(f"   {group} {calls / units:.2f} a {unit}")
-    shares = (f"{layer} {own / whole:.0%}" for layer, own in layers.most_common(8))
-    print(f"   shares of profiled time: {', '.join(shares)}")
+    parts = sorted(layers.items(), key=lambda item: -item[1])[:12]
+    print(f"   profiled time by module: {', '.join(f'{p} {own / whole:.0%}' for p, own in parts)}")
     costly = sorted(table.items(), key=lambda item: -item[1][2])[:top]
-    for key, (_, calls, own, _, _) in costly:
-        print(f"      {own / whole:5.1%} {calls / units:6.2f} calls  {_where(key)}")
+    for key, (_, calls, own, inside, _) in costly:
+        share = f"own {own / whole:5.1%}  with callees {inside / whole:6.1%}"
+        print(f"      {share}  {calls / units:6.2f} calls  {_where(key)}")
 
 
 def _groups(key: _Key) -> Iterator[str]:
@@ -186,7 +189,7 @@ def _groups(key: _Key) -> Iterator[str]:
             yield f"locks: {function}"
         return
     yield "calls: Python functions"
-    if path.endswith("supervisors/mailbox.py") and function.startswith("put"):
+    if path.endswith("supervisors/inbox.py") and function.startswith("put"):
         yield f"messages: {function}"
     elif function == "__init__":
         yield "objects made by a Python __init__"
@@ -210,23 +213,33 @@ def main(argv: list[str]) -> int:
     """Print the budgets; the exit code is 0."""
     parser = argparse.ArgumentParser(description="What a step of ours costs.")
     parser.add_argument("--allocations", action="store_true", help="count allocator calls too")
+    parser.add_argument("--count", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--top", type=int, default=25, help="functions listed a budget")
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--sends", type=int, default=1_000)
     options = parser.parse_args(argv)
-    if options.allocations and allocations.counter() is None:
-        code = allocations.restart_counted("benchmarks.budget", argv)
-        if code is not None:
-            return code
-        print("no C compiler: allocator calls are not counted")
+    if options.count:
+        for name, run, units, unit in _shapes(options.nodes, options.sends):
+            _count(name, run, units, unit)
+        return 0
     print(report.machine(tempfile.gettempdir()))
-    for store in _STORES:
-        with _line(store, options.nodes, options.nodes // 10) as (run, steps):
-            _show(f"line, {store}", run, steps, "step", options.top)
-    for store in ("memory", "power-loss"):
-        with _fan(store, options.sends) as (run, tasks):
-            _show(f"fan-out, {store}", run, tasks, "task", options.top)
+    for name, run, units, unit in _shapes(options.nodes, options.sends):
+        _show(name, run, units, unit, options.top)
+    if options.allocations:
+        print(flush=True)
+        sizes = ["--nodes", str(options.nodes), "--sends", str(options.sends)]
+        if allocations.restart_counted("benchmarks.budget", ["--count", *sizes]) is None:
+            print("no C compiler: allocator calls are not counted")
     return 0
+
+
+def _shapes(nodes: int, sends: int) -> Iterator[tuple[str, Runner, int, str]]:
+    for store in _STORES:
+        with _line(store, nodes, nodes // 10) as (run, steps):
+            yield f"line, {store}", run, steps, "step"
+    for store in ("memory", "power-loss"):
+        with _fan(store, sends) as (run, tasks):
+            yield f"fan-out, {store}", run, tasks, "task"
 
 
 if __name__ == "__main__":

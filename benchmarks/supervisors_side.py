@@ -154,7 +154,9 @@ def tell(_facts: Facts, _folder: str, *, messages: int) -> Iterator[Workload]:
 
 
 def _counter(supervisor: ActorRef[Any]) -> ActorRef[Any]:
-    return start_child(supervisor, ChildSpec(None, _Counter, restart="temporary"))
+    counter = start_child(supervisor, ChildSpec(None, _Counter, restart="temporary"))
+    assert counter is not None
+    return counter
 
 
 @contextmanager
