@@ -76,7 +76,7 @@ class Reply:
 
     def _settle(self) -> None:
         book = self._cell.book
-        if book is not None and self._future is not None:
+        if book is not None and book.deferred is not None and self._future is not None:
             book.deferred.discard(self._future)
 
 
@@ -219,7 +219,7 @@ class Actor(pykka.Actor):
         """
         future, self.cell.reply = self.cell.reply, None
         if future is not None:
-            death.replies(self.cell).add(future)
+            death.promise(self.cell, future)
         return Reply(self.cell, future)
 
     def link(self, other: ActorRef[Any] | Cell) -> None:

@@ -140,7 +140,7 @@ def acknowledge(cell: Inbox) -> None:
         return
     for tie in book.ties:
         tie()
-    book.ties.clear()
+    book.ties = ()
     ack, book.ack = book.ack, None
     if isinstance(ack, Future):
         ack.offer(True)
@@ -183,7 +183,7 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
         cell.reason = reason
         book, cell.book = cell.book, None
         reply, cell.reply = cell.reply, None
-    for timer in list(book.timers) if book is not None else ():
+    for timer in list(book.timers or ()) if book is not None else ():
         timer.cancel()
     cell.system.forget(cell)
     for release in book.names if book is not None else ():
@@ -205,7 +205,7 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
 
 
 def _spread(cell: Inbox, book: Book, reason: ExitReason) -> None:
-    for caller in list(book.deferred):
+    for caller in list(book.deferred or ()):
         caller.offer_error(ActorExit(repr(cell), reason))
     for kid in list(book.kids):
         kid.parent_ended(reason)
@@ -296,7 +296,7 @@ class _Abandon:
                 cell.busy = allocate_lock()  # the lost slice keeps the old one, for ever
                 cell.scheduler.abandon(holder)
         if holder is None:  # it waits for its turn, where it will find the kill
-            cell.scheduler.timers.add(self._grace, self, None, owners=cell.pages().timers)
+            cell.scheduler.timers.add(self._grace, self, None, owners=cell.timer_set())
         elif finish(cell, KILLED):
             cell.system.emit(Event("abandoned", repr(cell), KILLED, {"grace": self._grace}))
 
@@ -308,7 +308,7 @@ def kill(cell: Inbox, grace: float) -> None:
     if job is not None and job.claim_kill():
         job.interrupt()
     if cell.phase != ENDED:
-        owners = cell.pages().timers
+        owners = cell.timer_set()
         cell.scheduler.timers.add(grace, _Abandon(cell, grace), None, owners=owners)
 
 
@@ -319,6 +319,9 @@ def ignore(cell: Inbox) -> None:
     finish(cell, NORMAL, ignored=True)
 
 
-def replies(cell: Inbox) -> set[Any]:
-    """Return the callers that `cell` has promised an answer."""
-    return cell.pages().deferred
+def promise(cell: Inbox, caller: Future[Any]) -> None:
+    """Note that `cell` owes `caller` an answer; at its end the caller gets the reason instead."""
+    book = cell.pages()
+    if book.deferred is None:
+        book.deferred = set()
+    book.deferred.add(caller)

@@ -76,6 +76,7 @@ class DynamicSupervisor(Family):
         self._budget: Budget = self._make_budget(budget)
         self._children: dict[Hashable, Child] = {}
         self._runs: dict[Cell, Child] = {}
+        self._due = {}
         self._starters: dict[Run, Answer] = {}
         self._enders: dict[Child, list[Answer]] = {}
         self._made = 0

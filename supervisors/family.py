@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from supervisors.spec import ChildType
     from supervisors.timers import TimerRef
 
-__all__ = ["Answer", "Child", "Deadline", "Family", "Run", "TryAgain"]
+__all__ = ["Alarm", "Answer", "Child", "Family", "Run", "TryAgain"]
 
 
 class Child:
@@ -62,7 +62,7 @@ class Child:
 class Run:
     """One incarnation of a child; the token of every message about it."""
 
-    __slots__ = ("cell", "child", "ended", "ending", "ignored", "since", "starting", "timer")
+    __slots__ = ("cell", "child", "ended", "ending", "ignored", "since", "starting")
 
     def __init__(self, child: Child, since: float) -> None:
         """Make the run of `child` that begins at `since`."""
@@ -73,17 +73,12 @@ class Run:
         self.ending = False
         self.ignored = False
         self.ended: ExitReason | None = None
-        self.timer: TimerRef | None = None
 
 
-class Deadline:
-    """A timer's message: the start or the end of a run takes too long."""
+class Alarm:
+    """A timer's message: the start or the end of a run may take too long."""
 
-    __slots__ = ("run",)
-
-    def __init__(self, run: Run) -> None:
-        """Name the run."""
-        self.run = run
+    __slots__ = ()
 
 
 class TryAgain:
@@ -149,6 +144,8 @@ class Family(Actor):
     serialises: ClassVar[bool] = True
     backoff: Backoff | None = None
     _ending: ExitReason | None = None
+    _alarm: TimerRef | None = None
+    _due: dict[Run, float]
 
     def _members(self) -> Iterable[Child]:
         raise NotImplementedError
@@ -247,16 +244,34 @@ class Family(Actor):
         return run
 
     def _arm(self, run: Run, seconds: float) -> None:
-        self._disarm(run)
-        if seconds != INFINITY:
-            timers = self.system.scheduler.timers
-            owners = self.cell.pages().timers
-            run.timer = timers.add(seconds, _Urgent(self.cell), Deadline(run), owners=owners)
+        """Have `_overdue(run)` called in `seconds`, in the place of what was armed before."""
+        if seconds == INFINITY:
+            self._due.pop(run, None)
+            return
+        when = self.system.clock.monotonic() + seconds
+        self._due[run] = when
+        if self._alarm is None or when < self._alarm.deadline:
+            self._set_alarm(seconds)
 
     def _disarm(self, run: Run) -> None:
-        if run.timer is not None:
-            run.timer.cancel()
-            run.timer = None
+        self._due.pop(run, None)
+
+    def _set_alarm(self, seconds: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self.system.scheduler.timers.add(
+            seconds, _Urgent(self.cell), Alarm(), owners=self.cell.timer_set()
+        )
+
+    def _ring(self) -> None:
+        """Look for runs whose time is over; one alarm serves all of them."""
+        self._alarm = None
+        now = self.system.clock.monotonic()
+        for run in [run for run, when in self._due.items() if when <= now]:
+            del self._due[run]
+            self._overdue(run)
+        if self._due:
+            self._set_alarm(min(self._due.values()) - now)
 
     def _stop_run(self, run: Run) -> None:
         """Ask `run` to end; kill it when its time is over."""
@@ -282,8 +297,8 @@ class Family(Actor):
 
     def _system(self, message: Any) -> bool:
         kind = type(message)
-        if kind is Deadline:
-            self._overdue(message.run)
+        if kind is Alarm:
+            self._ring()
             return True
         run = getattr(message, "token", None)
         if type(run) is not Run:

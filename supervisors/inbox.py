@@ -95,12 +95,12 @@ class Book:
         self.links: dict[Inbox, object] = {}
         self.monitors: dict[object, tuple[Inbox | None, Any]] = {}
         self.kids: dict[Kid, None] = {}
-        self.timers: set[TimerRef] = set()
-        self.deferred: set[Future[Any]] = set()
-        self.joiners: list[Future[Any]] = []
-        self.names: list[Callable[[], object]] = []
+        self.timers: set[TimerRef] | None = None
+        self.deferred: set[Future[Any]] | None = None
+        self.joiners: tuple[Future[Any], ...] = ()
+        self.names: tuple[Callable[[], object], ...] = ()
         self.ack: Future[Any] | tuple[Inbox, object] | None = None
-        self.ties: list[Callable[[], object]] = []
+        self.ties: tuple[Callable[[], object], ...] = ()
 
 
 class Inbox:
@@ -183,16 +183,23 @@ class Inbox:
 
     def put_system(self, message: object) -> None:
         """Send a message of the system's: it goes before all ordinary ones."""
-        with shield():
-            queue = self.sysq
-            if queue is None:
-                with self.system.lock:
-                    queue = self.sysq
-                    if queue is None:
-                        queue = self.sysq = deque()
-            queue.append(message)
-            if self.busy.acquire(False):
-                self.scheduler.submit(self, here.worker)
+        worker = here.worker
+        if worker is not None and worker.job is not None:
+            with shield():
+                self._put_system(message, worker)
+        else:
+            self._put_system(message, worker)
+
+    def _put_system(self, message: object, worker: Worker | None) -> None:
+        queue = self.sysq
+        if queue is None:
+            with self.system.lock:
+                queue = self.sysq
+                if queue is None:
+                    queue = self.sysq = deque()
+        queue.append(message)
+        if self.busy.acquire(False):
+            self.scheduler.submit(self, worker)
 
     def pages(self) -> Book:
         """Return the book, made at first use."""
@@ -203,6 +210,15 @@ class Inbox:
                 if book is None:
                     book = self.book = Book()
         return book
+
+    def timer_set(self) -> set[TimerRef]:
+        """Return the pending timers of this actor, to add to; made at first use."""
+        book = self.pages()
+        if book.timers is None:
+            with self.system.lock:
+                if book.timers is None:
+                    book.timers = set()
+        return book.timers
 
     # What pykka asks of an inbox and of a stopped event.
 

@@ -208,7 +208,9 @@ class Cell(Inbox):
         message = envelope.message
         if type(message) is _ActorStop:
             if future is not None:
-                self.pages().joiners.append(future)
+                book = self.pages()
+                with self.system.lock:
+                    book.joiners = (*book.joiners, future)
             actor._end(NORMAL)  # noqa: SLF001
             return
         if future is None:

@@ -177,6 +177,16 @@ class PoolScheduler:
             self.keeper.wake()
         return True
 
+    def _ensure_worker(self) -> None:
+        """Try again for a worker if there is none to do what waits, or say so."""
+        if not self.workers and not self.quiet_queues() and not self.closed:
+            self.unpark()
+            if not self.workers:
+                raise WorkersExhausted(
+                    "no OS thread can be started, so nothing will ever run: raise the "
+                    "process's limit of threads, or make fewer"
+                )
+
     def _spawn(self) -> bool:
         if len(self.workers) >= self.max_workers + self.max_waiting:
             return False
@@ -288,6 +298,7 @@ class PoolScheduler:
         lock.acquire()
         worker = here.worker
         if worker is None or worker.scheduler is not self:
+            self._ensure_worker()
             waitable.add_waiter(lock)
             lock.acquire(timeout=-1 if timeout is None else max(timeout, 0))
             return waitable.done()

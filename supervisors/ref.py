@@ -193,7 +193,7 @@ def join(cell: Inbox, future: Future[bool]) -> bool:
     with cell.system.lock:
         alive = cell.phase != ENDED
         if alive:
-            book.joiners.append(future)
+            book.joiners = (*book.joiners, future)
     if not alive:
         future.offer(False)
     return alive

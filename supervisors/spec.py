@@ -33,6 +33,9 @@ AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 ChildType: TypeAlias = Literal["worker", "supervisor"]
 ShutdownRule: TypeAlias = float | Literal["brutal_kill"]
 
+_RESTARTS = get_args(Restart)
+_TYPES = get_args(ChildType)
+
 BRUTAL_KILL: Literal["brutal_kill"] = "brutal_kill"
 """Shut down by a kill: no `on_stop`."""
 
@@ -110,11 +113,11 @@ class ChildSpec(msgspec.Struct, frozen=True):
         fine = isinstance(actor, type) and issubclass(actor, Actor)
         _require(fine, "actor", actor, "give a subclass of supervisors.Actor")
         _require(isinstance(self.args, tuple), "args", self.args, "give a tuple")
-        _one_of("restart", self.restart, get_args(Restart))
+        _one_of("restart", self.restart, _RESTARTS)
         whole = isinstance(self.significant, bool)
         _require(whole, "significant", self.significant, "give True or False")
         if self.type is not None:
-            _one_of("type", self.type, get_args(ChildType))
+            _one_of("type", self.type, _TYPES)
         _check_shutdown(self.shutdown)
         if self.significant and self.restart == "permanent":
             raise InvalidSpec(
@@ -144,7 +147,8 @@ def _require(condition: bool, field: str, value: object, cure: str) -> None:
 
 
 def _one_of(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    _require(value in allowed, field, value, f"give one of {', '.join(allowed)}")
+    if value not in allowed:
+        raise InvalidSpec(field, value, f"give one of {', '.join(allowed)}")
 
 
 def _check_shutdown(value: object) -> None:

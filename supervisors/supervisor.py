@@ -98,6 +98,7 @@ class Supervisor(Family):
         self._children: dict[Hashable, Child] = {}
         self._operations: deque[tuple[Operation, Answer | None]] = deque()
         self._now: tuple[Operation, Answer | None] | None = None
+        self._due = {}
         self._awaited: Run | None = None
         self._stepping = False
 

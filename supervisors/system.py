@@ -155,11 +155,11 @@ class ActorSystem:
         book.ack = started
         if link is not None:
             other = link.cell if isinstance(link, ActorRef) else link
-            book.ties.append(partial(death.link, cell, other))
+            book.ties += (partial(death.link, cell, other),)
         if monitor is not None:
-            book.ties.append(partial(death.monitor, cell, *monitor))
+            book.ties += (partial(death.monitor, cell, *monitor),)
         if register:
-            book.ties.append(partial(self._register, cell))
+            book.ties += (partial(self._register, cell),)
         self.launch(cell)
         try:
             running = started.get(timeout=seconds)
@@ -179,7 +179,7 @@ class ActorSystem:
 
     def _register(self, cell: Cell) -> None:
         pykka.ActorRegistry.register(cell.ref)
-        cell.pages().names.append(partial(pykka.ActorRegistry.unregister, cell.ref))
+        cell.pages().names += (partial(pykka.ActorRegistry.unregister, cell.ref),)
 
     def spawn(
         self,
@@ -229,26 +229,34 @@ class ActorSystem:
         if self._stopped:
             raise SystemStopped(f"cannot start {actor_class.__name__}: the system was shut down")
         kind: Any = actor_class
-        with shield():
-            cell = Cell(self, actor_class, kind.lane, next(self._numbers))
-            cell.fresh = (args, kwargs)
-            cell.parent = parent
-            if kind.isolated:
-                cell.context = Context()
-            if name is not None:
-                cell.name = name
-                holder = self._names.setdefault(name, cell)
-                if holder is not cell:
-                    raise AlreadyStarted(holder.ref, name)
-            if parent is None:
-                self._roots[cell] = None
+        cell = Cell(self, actor_class, kind.lane, next(self._numbers))
+        cell.busy.acquire()  # so that messages to its name do not run it before it is launched
+        cell.fresh = (args, kwargs)
+        cell.parent = parent
+        if kind.isolated:
+            cell.context = Context()
+        if name is not None or parent is None:
+            with shield():
+                self._enter(cell, name)
         return cell
+
+    def _enter(self, cell: Cell, name: str | None) -> None:
+        if name is not None:
+            cell.name = name
+            holder = self._names.setdefault(name, cell)
+            if holder is not cell:
+                raise AlreadyStarted(holder.ref, name)
+        if cell.parent is None:
+            self._roots[cell] = None
 
     def launch(self, cell: Cell) -> None:
         """Make a made actor runnable: its first slice runs `__init__` and `on_start`."""
-        with shield():
-            cell.busy.acquire()
-            self.scheduler.submit(cell, here.worker)
+        worker = here.worker
+        if worker is not None and worker.job is not None:
+            with shield():
+                self.scheduler.submit(cell, worker)
+        else:
+            self.scheduler.submit(cell, worker)
 
     def spawn_task(
         self,
@@ -354,7 +362,7 @@ class ActorSystem:
         cell = target.cell if isinstance(target, ActorRef) else target
         with shield():
             timer = self.scheduler.timers.add(
-                delay, cell, message, every=every, owners=cell.pages().timers
+                delay, cell, message, every=every, owners=cell.timer_set()
             )
             if cell.phase == ENDED:
                 timer.cancel()
