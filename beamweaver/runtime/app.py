@@ -215,14 +215,14 @@ class App(CompiledGraph):
 
     def _open(self) -> Core:
         core = self._core
-        if core is not None and not core.closed:
-            return core
-        with self._lock:
-            core = self._core
-            if core is None or core.closed:
-                core = self._core = self._new_core()
-                core.hub.register(self)
-            return core
+        if core is None or core.closed:
+            with self._lock:
+                core = self._core
+                if core is None or core.closed:
+                    core = self._core = self._new_core()
+        if core.hub.graphs.get(self.name) is not self:
+            core.hub.register(self)
+        return core
 
     def _new_core(self) -> Core:
         if self.checkpointer is not None:

@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -84,7 +85,7 @@ class Hub:
         self._id_prefix = f"{epoch:x}-" if seed is not None else ""
         self._lock = threading.Lock()
         self._starting: set[str] = set()
-        self._plans: dict[int, tuple[CompiledGraph, GraphCodec]] = {}
+        self._plans: WeakKeyDictionary[CompiledGraph, GraphCodec] = WeakKeyDictionary()
 
     # Ids and time -------------------------------------------------------------------------------
 
@@ -154,13 +155,17 @@ class Hub:
 
     def ensure(self, thread_id: str, *, recover: bool = False) -> None:
         """Wake the thread's actor, or have one started. Its calls wait in `waiters` meanwhile."""
+        supervisor = None
         with self._lock:
             cell = self.actors.get(thread_id)
-            if cell is None and thread_id not in self._starting and self.threads is not None:
+            if cell is None and thread_id not in self._starting:
                 self._starting.add(thread_id)
-                self.threads.put(self._start_request(thread_id, recover=recover))
+                supervisor = self.threads
         if cell is not None:
             cell.put(WAKE)
+        elif supervisor is not None:
+            # One that has ended meanwhile loses this; then Recovery finds the call in `waiters`.
+            supervisor.put(self._start_request(thread_id, recover=recover))
 
     def _start_request(self, thread_id: str, *, recover: bool) -> StartChild:
         # An id a start: an actor that is about to leave may still be there under its own.
@@ -233,8 +238,7 @@ class Hub:
 
     def codec_of(self, graph: CompiledGraph) -> GraphCodec:
         """The encoding of a graph's channels."""
-        plans = self._plans.get(id(graph))
-        if plans is None or plans[0] is not graph:
-            plans = (graph, GraphCodec(self.codec, graph))
-            self._plans[id(graph)] = plans
-        return plans[1]
+        plans = self._plans.get(graph)
+        if plans is None:
+            plans = self._plans[graph] = GraphCodec(self.codec, graph)
+        return plans

@@ -21,6 +21,7 @@ __all__ = [
     "Drain",
     "DropTimer",
     "Fired",
+    "Left",
     "Refused",
     "SetTimer",
     "Write",
@@ -71,6 +72,16 @@ class Claimed:
     """To a thread: the claim stands, and what older incarnations wrote is in the store."""
 
     __slots__ = ()
+
+
+class Left:
+    """To the writer: that incarnation of the thread's actor is gone and wrote all that it will."""
+
+    __slots__ = ("incarnation", "thread_id")
+
+    def __init__(self, thread_id: str, incarnation: int) -> None:
+        self.thread_id = thread_id
+        self.incarnation = incarnation
 
 
 class Write:

@@ -109,6 +109,7 @@ class Runtime:
             raise InvalidCall(f"recover is {recover!r}; give 'all', 'called' or 'none'")
         if not isinstance(max_workers, int) or max_workers < 1:
             raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
+        self._owns_store = not isinstance(store, Checkpointer)
         self._store = store if isinstance(store, Checkpointer) else LMDBCheckpointer(store)
         self._graphs = tuple(graphs)
         for graph in self._graphs:
@@ -157,6 +158,8 @@ class Runtime:
         """Stop at once: what runs is cut where it is and goes on in the next runtime. Idempotent."""
         if self._core is not None:
             places.leave(self._core)
+        if self._owns_store:
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -22,6 +22,7 @@ from supervisors.signals import Down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextvars import Context
 
     from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.engine.calls import Call
@@ -62,6 +63,8 @@ class ThreadActor(Actor):
         """Of those, the ones whose end the machine waits for."""
         self._held: dict[tuple[int, int], fx.StartAttempt] = {}
         """Attempts that start when the body of the one before has ended."""
+        self._context: Context | None = None
+        """The context variables of the caller who stands behind the run."""
         self._reload = False
         self._fed = False
         self._drains: list[Future[None]] = []
@@ -87,6 +90,12 @@ class ThreadActor(Actor):
         assert self._hub.writer is not None, "the writer starts before the threads"
         self._hub.writer.put(msg.Claim(self.thread_id, self._incarnation, self.cell))
         self._hub.writer.run_inline()
+
+    def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
+        """Let the writer forget the incarnation."""
+        del reason
+        if self._hub.writer is not None:
+            self._hub.writer.put(msg.Left(self.thread_id, self._incarnation))
 
     def on_receive(self, message: Any) -> None:
         """One message; the machine advances when no other one waits behind it."""
@@ -172,6 +181,9 @@ class ThreadActor(Actor):
 
     def _take_call(self, call: Call) -> None:
         machine = self._machine
+        if machine is not None and machine.idle and self._outdated(machine):
+            self._image = self._hub.store.load(self.thread_id)
+            machine = None
         if machine is None:
             name = call.graph if self._image is None else self._image.row.graph
             machine = self._make_machine(name)
@@ -181,6 +193,10 @@ class ThreadActor(Actor):
             return
         machine.call(call)
         self._fed = True
+
+    def _outdated(self, machine: Machine) -> bool:
+        """Whether another graph was registered under the name meanwhile: its code runs from now on."""
+        return self._hub.graphs.get(machine.graph.name) is not machine.graph
 
     def _kept(self, call: Call, machine: Machine) -> bool:
         """A told message that is durable already is not taken twice."""
@@ -334,6 +350,7 @@ class ThreadActor(Actor):
                 machine.state.run.names[0],
                 owner=self.cell,
                 token=attempt,
+                context=None if self._context is None else self._context.copy(),
             )
         except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
             node, task_id, number = _who(attempt)
@@ -353,6 +370,7 @@ class ThreadActor(Actor):
             machine.state.run.names[0],
             owner=self.cell,
             token=effect.transition,
+            context=None if self._context is None else self._context.copy(),
         )
 
     def _cancel_attempt(self, effect: fx.CancelAttempt) -> None:
@@ -389,6 +407,7 @@ class ThreadActor(Actor):
 
     def _admitted(self, effect: fx.Admitted) -> None:
         self._hub.reached("thread.admitted")
+        self._context = self._hub.waiters.context_of(self.thread_id, effect.call)
         self._hub.waiters.admitted(self.thread_id, effect.call, effect.run_id)
 
     def _reply(self, effect: fx.Reply) -> None:

@@ -8,12 +8,14 @@ all calls of its thread that have no answer yet.
 from __future__ import annotations
 
 import threading
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import RuntimeStopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextvars import Context
 
     from beamweaver.engine.calls import Call
     from beamweaver.types import Outcome
@@ -35,10 +37,12 @@ class Answer:
 class Waiting:
     """One call and its caller's futures."""
 
-    __slots__ = ("call", "done", "incarnation", "receipt")
+    __slots__ = ("call", "context", "done", "incarnation", "receipt")
 
     def __init__(self, call: Call, done: Future[Any], receipt: Future[Any] | None) -> None:
         self.call = call
+        self.context = copy_context()
+        """The caller's context variables, for the nodes of the run."""
         self.done = done
         """Resolved with an `Answer` when the run stops or the call is refused."""
         self.receipt = receipt
@@ -81,6 +85,12 @@ class Waiters:
                 waiting.incarnation = incarnation
                 calls.append(waiting.call)
         return calls
+
+    def context_of(self, thread_id: str, call: Call) -> Context | None:
+        """The context variables of the call's caller."""
+        with self._lock:
+            waiting = self._threads.get(thread_id, {}).get(call.id)
+        return None if waiting is None else waiting.context
 
     def admitted(self, thread_id: str, call: Call, run_id: str) -> None:
         """The call is durable; one that nobody waits for is answered with that."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.errors import OwnershipLost, StoreBroken, StoreFull
-from beamweaver.runtime.messages import Acknowledged, Claim, Claimed, Refused, Write
+from beamweaver.runtime.messages import Acknowledged, Claim, Claimed, Left, Refused, Write
 from supervisors import Actor
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class CheckpointWriter(Actor):
     def _other(self, message: Any) -> None:
         if type(message) is Claim:
             self._claim(message)
+        elif type(message) is Left:
+            self._forget(message)
         elif type(message) is Apply:
             self._apply(message)
 
@@ -81,10 +83,9 @@ class CheckpointWriter(Actor):
         else:
             apply.done.offer(result)
 
-    def forget(self, thread_id: str, incarnation: int) -> None:
-        """The actor of that incarnation left for good."""
-        if self._incarnations.get(thread_id) == incarnation:
-            del self._incarnations[thread_id]
+    def _forget(self, left: Left) -> None:
+        if self._incarnations.get(left.thread_id) == left.incarnation:
+            del self._incarnations[left.thread_id]
 
     def _join(self, write: Write) -> None:
         commit = write.commit
