@@ -390,7 +390,7 @@ class Admissions(Steps):
         """The current run's row after this call stands behind it."""
         run = self.state.run
         names = run.names
-        if call.kind is not CallKind.RELEASE and call.run_id not in names:
+        if call.kind is not CallKind.RELEASE and call.run_id not in names and self._nameable(call):
             if len(names) >= self.env.limits.run_names:
                 raise InvalidCall(
                     f"run {names[0]!r} is known by {len(names)} run ids, which is limits.run_names; "
@@ -406,7 +406,13 @@ class Admissions(Steps):
 
     def _new_name(self, call: Call) -> tuple[tuple[str, int], ...]:
         run = self.state.run
-        return () if call.run_id in run.names else ((call.run_id, run.number),)
+        if call.run_id in run.names or not self._nameable(call):
+            return ()
+        return ((call.run_id, run.number),)
+
+    def _nameable(self, call: Call) -> bool:
+        """Whether the run is to be known by the call's id too; drawn ones only while there is room."""
+        return call.named or len(self.state.run.names) < self.env.limits.run_names // 2
 
     def _limits_of(self, call: Call) -> None:
         self._run_timeout = call.run_timeout or self.graph.run_timeout

@@ -244,10 +244,11 @@ class Core:
 
     def _outcome(self, call: Call, error: Exception | None) -> Outcome:
         state = self.state
+        names = state.run.names
         shared: dict[str, Any] = {
             "state": dict(head_values(self.graph, state.values, state.step)[0]),
             "thread_id": state.thread_id,
-            "run_id": call.run_id if call.run_id in state.run.names else state.run.names[0],
+            "run_id": call.run_id if call.named and call.run_id in names else names[0],
             "checkpoint_id": checkpoint_id(state.branch, state.checkpoint_seq),
             "interrupts": self.open_interrupts(),
             "warnings": self.warnings,
