@@ -161,7 +161,8 @@ class Timers:
 
     def _fire(self, timer: TimerRef, now: float) -> bool:
         if timer.every is not None and timer.pending:
-            timer.deadline = max(timer.deadline + timer.every, now)
+            after = timer.deadline + timer.every
+            timer.deadline = after if after > now else now + timer.every
             self._insert(timer.every, timer)
         elif not timer.cancel():
             return False
