@@ -17,6 +17,7 @@ from beamweaver.runtime.inbox import calls_of
 from beamweaver.runtime.node import NodeActor, RouterActor
 from beamweaver.runtime.reading import recorded_outcome
 from beamweaver.runtime.waiters import Answer
+from beamweaver.runtime.writer import Apply
 from supervisors import Actor, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
@@ -448,7 +449,17 @@ class ThreadActor(Actor):
         if machine is not None and not (machine.idle and not self._tasks and not self._ending):
             return
         if self._hub.leave(self.thread_id, self.cell):
+            if not self._hub.keeps:
+                self._discard()
             self.exit()
+
+    def _discard(self) -> None:
+        """Nobody can ask for a thread of a graph without a store again: its records go too."""
+        writer, thread_id = self._hub.writer, self.thread_id
+        if writer is not None:
+            gone = self.system.future()
+            writer.put(Apply(lambda store, epoch: store.delete_thread(epoch, thread_id), gone))
+            writer.run_inline()
 
 
 def _who(token: Any) -> tuple[str, str, int]:

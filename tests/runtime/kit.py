@@ -166,8 +166,8 @@ def line(name: str, **nodes: Any) -> Graph:
     """A graph whose nodes follow one another; each is a function, or a pair with its options."""
     graph = Graph(Log, name=name)
     before = START
-    for node, fn in nodes.items():
-        fn, options = fn if isinstance(fn, tuple) else (fn, {})
+    for node, given in nodes.items():
+        fn, options = given if isinstance(given, tuple) else (given, {})
         graph.add_node(node, fn, **options).add_edge(before, node)
         before = node
     return graph.add_edge(before, END)
@@ -176,8 +176,8 @@ def line(name: str, **nodes: Any) -> Graph:
 def star(name: str, **nodes: Any) -> Graph:
     """A graph whose nodes all run in its first step."""
     graph = Graph(Log, name=name)
-    for node, fn in nodes.items():
-        fn, options = fn if isinstance(fn, tuple) else (fn, {})
+    for node, given in nodes.items():
+        fn, options = given if isinstance(given, tuple) else (given, {})
         graph.add_node(node, fn, **options).add_edge(START, node)
     return graph
 

@@ -58,7 +58,7 @@ def test_given_names_beyond_the_limit_are_refused(memory):
         thread = runtime.thread("t")
         thread.tell(Invoke({"log": []}, run_id="one"))
         thread.tell(Continue(run_id="two"))
-        with pytest.raises(InvalidCall, match="limits.run_names"):
+        with pytest.raises(InvalidCall, match=r"limits\.run_names"):
             thread.tell(Continue(run_id="three"))
         gate.open()
 

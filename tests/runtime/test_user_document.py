@@ -111,9 +111,10 @@ class TestRecoverableFanout:
         assert failed.record_invoice.runs == 1
 
 
-class TestReviewFlow:
-    CONFIG = {"configurable": {"thread_id": "review-1"}}
+REVIEW = {"configurable": {"thread_id": "review-1"}}
 
+
+class TestReviewFlow:
     @pytest.fixture
     def review(self, store):
         def ask(state):
@@ -126,7 +127,7 @@ class TestReviewFlow:
             yield app
 
     def test_the_question_is_in_the_outcome(self, review):
-        outcome = review.invoke({"draft": "Send this response?"}, config=self.CONFIG)
+        outcome = review.invoke({"draft": "Send this response?"}, config=REVIEW)
         assert isinstance(outcome, Interrupted)
         assert outcome.interrupt.value == {
             "action": "approve_send",
@@ -134,13 +135,13 @@ class TestReviewFlow:
         }
 
     def test_a_map_from_the_questions_id_resumes(self, review):
-        asked = review.invoke({"draft": "Send this response?"}, config=self.CONFIG).interrupt
-        outcome = review.resume({asked.id: "approved"}, config=self.CONFIG)
+        asked = review.invoke({"draft": "Send this response?"}, config=REVIEW).interrupt
+        outcome = review.resume({asked.id: "approved"}, config=REVIEW)
         assert outcome.state == {"draft": "Send this response?", "review_decision": "approved"}
 
     def test_the_question_is_in_the_store(self, review):
-        asked = review.invoke({"draft": "d"}, config=self.CONFIG).interrupt
-        state = review.get_state(config=self.CONFIG)
+        asked = review.invoke({"draft": "d"}, config=REVIEW).interrupt
+        state = review.get_state(config=REVIEW)
         assert (state.interrupts, state.status) == ((asked,), "waiting")
 
 

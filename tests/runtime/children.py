@@ -1,0 +1,244 @@
+"""What child processes of these tests do. Real processes: they are killed for real."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from typing import Any
+
+from beamweaver import Continue, Graph, Invoke, Resume, Runtime, interrupt
+from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.errors import BeamWeaverError, StoreOwned
+from beamweaver.events import TaskAcknowledged, TaskStarted
+from tests.runtime.kit import line, six, wrote
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.runtime.children"])
+PATIENCE = 15.0
+
+
+@contextlib.contextmanager
+def child(target, *args):
+    """A child process with a pipe to it; it is dead when the block ends."""
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=_quiet, args=(target, theirs, *args), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield process, ours
+    finally:
+        process.kill()
+        process.join(PATIENCE)
+        ours.close()
+
+
+def _quiet(target, *args):
+    logging.disable(logging.CRITICAL)
+    target(*args)
+
+
+def killed(target, *args) -> list[Any]:
+    """Run a child that is killed by itself; what it sent before."""
+    with child(target, *args) as (process, pipe):
+        process.join(PATIENCE)
+        assert process.exitcode == -signal.SIGKILL, f"exit code {process.exitcode}"
+        return received(pipe)
+
+
+def answer(target, *args) -> Any:
+    """Run a child to its end; the one thing that it sent."""
+    with child(target, *args) as (process, pipe):
+        assert pipe.poll(PATIENCE), "the child sent nothing"
+        found = pipe.recv()
+        process.join(PATIENCE)
+        assert process.exitcode == 0, f"exit code {process.exitcode}"
+        return found
+
+
+def received(pipe) -> list[Any]:
+    """Everything that a dead child sent."""
+    found = []
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            found.append(pipe.recv())
+    return found
+
+
+def die(*_ignored: object) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def store_at(path, survives="process-kill"):
+    return LMDBCheckpointer(path, survives=survives)
+
+
+# Ownership ----------------------------------------------------------------------------------------
+
+
+def own(pipe, path):
+    """Own a store until the pipe ends."""
+    with Runtime(store_at(path)):
+        pipe.send(os.getpid())
+        with contextlib.suppress(EOFError):
+            pipe.recv()
+
+
+def try_to_own(pipe, path):
+    """Try to own a store; tell what came of it."""
+    try:
+        with Runtime(store_at(path)):
+            pipe.send("owner")
+    except StoreOwned as error:
+        pipe.send(error)
+
+
+# Messages -----------------------------------------------------------------------------------------
+
+
+def tell_and_die(_pipe, path, thread_id, n):
+    """Tell a thread, and die as soon as `tell` returns."""
+    app = line("g", a=_wait_for_ever, b=wrote("b")).compile()
+    runtime = Runtime(store_at(path), graphs=[app]).start()
+    runtime.thread(thread_id).tell(Invoke({"n": n}, run_id=f"run-{n}"))
+    die()
+
+
+def tell_behind_and_die(pipe, path, how_many):
+    """Tell messages to a thread that runs, and die."""
+    app = line("g", a=_wait_for_ever, b=wrote("b")).compile()
+    runtime = Runtime(store_at(path), graphs=[app]).start()
+    thread = runtime.thread("t")
+    thread.tell(Invoke({"n": 0}))
+    for n in range(1, how_many + 1):
+        pipe.send(thread.tell(Invoke({"n": n})))
+    die()
+
+
+def ask_and_die(_pipe, path, thread_id):
+    """Have a thread ask its question, and die."""
+    runtime = Runtime(store_at(path), graphs=[reviewed()]).start()
+    runtime.thread(thread_id).ask(Invoke({"n": 1}), timeout=PATIENCE)
+    die()
+
+
+def answer_and_die(_pipe, path, thread_id):
+    """Tell a waiting thread its answer, and die."""
+    runtime = Runtime(store_at(path), graphs=[reviewed()]).start()
+    runtime.thread(thread_id).tell(Resume("yes"))
+    die()
+
+
+def reviewed() -> Any:
+    return line("review", a=lambda _s: {"log": [interrupt("?")]}, b=wrote("b")).compile()
+
+
+def _wait_for_ever(_state):
+    threading.Event().wait()
+
+
+# Recovery -----------------------------------------------------------------------------------------
+
+
+def leave(pipe, path, threads, inputs=None):
+    """Begin threads whose first node ends and whose second hangs; die when all are there."""
+    came = threading.Semaphore(0)
+
+    def hang(_state):
+        came.release()
+        threading.Event().wait()
+
+    app = line("g", a=wrote("a"), b=hang).compile()
+    runtime = Runtime(store_at(path), graphs=[app]).start()
+    for thread_id in threads:
+        runtime.thread(thread_id).tell(Invoke(inputs or {"n": 1}))
+    for _ in threads:
+        assert came.acquire(timeout=PATIENCE)
+    pipe.send("all hang")
+    die()
+
+
+def complete_and_die(_pipe, path, run_id):
+    """Complete a run, and die before anyone reads its outcome."""
+    app = line("g", a=wrote("a"), b=wrote("b")).compile(checkpointer=store_at(path))
+    app.invoke({"n": 1}, thread_id="t", run_id=run_id)
+    die()
+
+
+def poisoned(recorder: Any = die) -> Graph:
+    """A graph whose node kills its process, and one that does not."""
+    return line("poison", a=wrote("a"), p=recorder)
+
+
+def run_poisoned(pipe, path, threads):
+    """Take up what is there, and begin what is not, among them threads that kill the process."""
+    poison = poisoned().compile()
+    healthy = line("healthy", a=wrote("a"), b=wrote("b")).compile()
+    runtime = Runtime(store_at(path), graphs=[poison, healthy]).start()
+    for name in threads:
+        graph = poison if name.startswith("p") else healthy
+        with contextlib.suppress(BeamWeaverError):
+            runtime.thread(name, graph).tell(Invoke({"n": 1}, run_id=f"run-{name}"))
+    for name in threads:
+        graph = poison if name.startswith("p") else healthy
+        with contextlib.suppress(BeamWeaverError):
+            runtime.thread(name, graph).ask(Continue(), timeout=PATIENCE)
+    pipe.send("survived")
+    runtime.close()
+
+
+def take_up_poisoned(pipe, path):
+    """Only recover; tell when the process would have lived."""
+    poison = poisoned().compile()
+    healthy = line("healthy", a=wrote("a"), b=wrote("b")).compile()
+    with Runtime(store_at(path), graphs=[poison, healthy]):
+        pipe.send("up")
+        threading.Event().wait(PATIENCE)
+
+
+# Kill points --------------------------------------------------------------------------------------
+
+
+class _Killer:
+    """Counts the fault points that are reached, and kills the process at the n-th."""
+
+    def __init__(self, nth: int) -> None:
+        self.nth = nth
+        self.reached = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, _point: str, _thread: str = "") -> None:
+        with self._lock:
+            self.reached += 1
+            if self.reached == self.nth:
+                die()
+
+
+def run_to_point(pipe, path, survives, nth):
+    """Run or go on with the six-node graph, and be killed at the n-th fault point that is reached.
+
+    Tells each task that starts and each whose acknowledgement came, then the state and the count.
+    """
+    send = threading.Lock()
+
+    def listen(event):
+        if isinstance(event, TaskStarted | TaskAcknowledged):
+            with send:
+                pipe.send((type(event).__name__, event.task_id))
+
+    killer = _Killer(nth)
+    store = store_at(path, survives)
+    app = six().compile()
+    with Runtime(store, graphs=[app], fault=killer) as runtime:
+        store.faults = killer
+        runtime.subscribe(listen)
+        outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
+        store.faults = lambda _point: None
+    with send:
+        pipe.send(("state", outcome.state))
+        pipe.send(("points", killer.reached))
+
+
