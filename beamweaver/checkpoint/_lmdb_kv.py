@@ -26,7 +26,6 @@ __all__ = ["DATA_FILE", "LmdbKv", "LmdbTxn"]
 DATA_FILE: Final = "data.mdb"
 MAP_BYTES: Final = 1 << 40
 MAX_READERS: Final = 4096
-_SPARE_READS: Final = 16
 _PROBE_BYTES: Final = 1 << 16
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -56,7 +55,8 @@ class LmdbKv:
             meminit=False,
             writemap=False,
             max_readers=MAX_READERS,
-            max_spare_txns=_SPARE_READS,
+            # A spare read keeps a slot that a forked child's close would free under its parent.
+            max_spare_txns=0,
             max_dbs=0,
         )
         if not readonly:

@@ -159,6 +159,20 @@ class Shared:
         if self._file is not None:
             self._file.after_fork()
 
+    def shut_inherited(self) -> None:
+        """In a child: close the copy of the environment, which leaves the parent's alone.
+
+        Raises:
+            StoreUnavailable: A call ran in it when the parent forked; closing would end the parent's call.
+        """
+        if self._calls:
+            raise unavailable(
+                self.path,
+                "this process was forked while another worker used the store",
+                "Start child processes by spawn or forkserver",
+            )
+        self._kv.close()
+
 
 class _Registry:
     """The open environments of this process."""
@@ -166,7 +180,7 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.open: dict[str, Shared] = {}
-        self.inherited: list[Shared] = []
+        self.inherited: dict[str, Shared] = {}
         self.hooked = False
 
     def hook(self) -> None:
@@ -175,11 +189,11 @@ class _Registry:
             os.register_at_fork(after_in_child=self.after_fork)
 
     def after_fork(self) -> None:
-        # An inherited environment must be neither used nor closed; it is kept so that nothing closes it.
+        # An inherited environment must not be used. It is kept, and closed if its path is opened here.
         self.lock = threading.RLock()
         for shared in self.open.values():
             shared.after_fork()
-            self.inherited.append(shared)
+        self.inherited |= self.open
         self.open = {}
 
 
@@ -201,6 +215,9 @@ def attach(path: Path, options: Options, *, create: bool) -> Shared | None:
             if not create and not (path / DATA_FILE).exists():
                 return None
             _registry.hook()
+            if key in _registry.inherited:
+                _registry.inherited[key].shut_inherited()
+                del _registry.inherited[key]
             shared = _open(path, options)
             _registry.open[key] = shared
         shared.references += 1
