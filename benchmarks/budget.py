@@ -135,6 +135,7 @@ def _show(name: str, run: Runner, units: int, unit: str, top: int) -> None:
     probes = [Probe() for _ in range(15)]
     for probe in probes:
         run(probe)
+    gc.unfreeze()
     times = [probe.seconds * 1e6 / units for probe in probes]
     blocks = statistics.median(probe.blocks / units for probe in probes)
     print(f"\n{name}: {statistics.median(times):.1f} µs a {unit} (min {min(times):.1f})")
