@@ -48,11 +48,10 @@ def verdict(console: Console, found: Verdict) -> None:
     table = Table(show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    kills = ", ".join(map(str, found.kills)) or "-"
     reran = ", ".join(f"{count} {node}" for node, count in found.reran.items())
     rows = {
         "files indexed": f"{found.indexed} of {found.files}",
-        "killed": f"{len(found.kills)} times, after {kills} acknowledged tasks (seed {found.seed})",
+        "killed": _killed(found),
         "tasks": f"{found.tasks}; started more than once: {sum(found.reran.values())}"
         + (f" ({reran})" if reran else ""),
         "ledger": f"{found.ledger_lines} lines",
@@ -68,6 +67,19 @@ def verdict(console: Console, found: Verdict) -> None:
         console.print(f"FAULT: {fault}", style="bold red", markup=False, highlight=False)
     words = "Every claim held." if found.ok else "The claims did not hold."
     console.print(words, style="bold green" if found.ok else "bold red")
+
+
+def _killed(found: Verdict) -> str:
+    wanted = found.kills_wanted
+    times = (
+        f"{len(found.kills)} times"
+        if len(found.kills) == wanted
+        else (
+            f"{len(found.kills)} of {wanted} times (the work was done before the others were due)"
+        )
+    )
+    when = f", when {', '.join(map(str, found.kills))} tasks had begun" if found.kills else ""
+    return f"{times}{when} (seed {found.seed})"
 
 
 def threads(console: Console, found: Sequence[ThreadSummary], limit: int) -> None:

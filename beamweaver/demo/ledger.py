@@ -5,6 +5,7 @@ key of the task that writes it, and a task that runs again finds its key and wri
 
 Example:
     >>> import tempfile
+    >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(Path(folder.name) / "ledger.jsonl")
     >>> ledger.append("key-1", {"path": "a.py"}), ledger.append("key-1", {"path": "a.py"})

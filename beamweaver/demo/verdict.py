@@ -25,7 +25,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         indexed: How many are in the report.
         report_equal: Whether the report equals that of an uninterrupted run.
         ledger_lines: How many lines the ledger has.
-        kills: After how many acknowledged tasks each SIGKILL was sent.
+        kills_wanted: How many kills were asked for.
+        kills: How many tasks had begun when each SIGKILL was sent; fewer than asked for if the work
+            was done before the others were due.
         tasks: How many tasks ran.
         reran: How many of them started more than once, by node.
         seconds: How long the child's lives took together.
@@ -42,6 +44,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     indexed: int
     report_equal: bool
     ledger_lines: int
+    kills_wanted: int
     kills: list[int]
     tasks: int
     reran: dict[str, int]

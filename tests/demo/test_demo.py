@@ -46,5 +46,5 @@ def test_a_folder_without_sources_is_refused(tmp_path):
 def test_more_kills_than_tasks_are_refused(tmp_path):
     (tmp_path / "m.py").write_text("")
 
-    with pytest.raises(DemoFailed, match="kills is 6 and there are 6 tasks"):
+    with pytest.raises(DemoFailed, match="kills is 6, and 6 tasks allow 5"):
         run_demo(Options(root=tmp_path, kills=6))
