@@ -14,13 +14,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import io
+import os
 import tokenize
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 __all__ = [
     "KINDS",
@@ -47,8 +48,12 @@ _Documented: TypeAlias = ast.Module | ast.ClassDef | ast.FunctionDef | ast.Async
 
 def find_sources(root: Path) -> list[str]:
     """Source files under a folder, as sorted relative paths; tests and installed packages left out."""
-    found = (path.relative_to(root) for path in root.rglob("*.py"))
-    return sorted(path.as_posix() for path in found if not _SKIPPED.intersection(path.parts))
+    found: list[str] = []
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        below = Path(folder).relative_to(root)
+        found.extend((below / name).as_posix() for name in files if name.endswith(".py"))
+    return sorted(found)
 
 
 def thinned(paths: list[str], count: int | None) -> list[str]:

@@ -13,6 +13,7 @@ Example:
     >>> [line["path"] for line in read_ledger(Path(folder.name) / "ledger.jsonl")]
     ['a.py']
     >>> ledger.close()
+    >>> folder.cleanup()
 """
 
 from __future__ import annotations

@@ -104,13 +104,18 @@ def run_demo(options: Options, watch: Watch = lambda _progress: None) -> Verdict
         DemoFailed: It could not be carried out: nothing to index, the store's path is taken, or the
             child ended by itself with an error.
     """
-    places = _places(options)
-    paths = thinned(find_sources(places.root), options.files)
+    if options.store is not None and options.store.exists():
+        raise DemoFailed(f"{options.store} exists; give a new path, or remove it")
+    root = options.root or Path(sysconfig.get_paths()["stdlib"])
+    paths = thinned(find_sources(root), options.files)
+    if not paths:
+        raise DemoFailed(f"there are no Python source files under {root}")
     total = len(paths) * TASKS_A_FILE
     try:
         points = kill_points(total=total, kills=options.kills, seed=options.seed)
     except ValueError as error:
         raise DemoFailed(str(error)) from None
+    places = _places(options, root)
     places.files.write_bytes(msgspec.json.encode(paths))
     lives = _Lives(places, points, total, watch)
     began = time.perf_counter()
@@ -125,12 +130,7 @@ def run_demo(options: Options, watch: Watch = lambda _progress: None) -> Verdict
     return _judge(options, places, lives, expected, seconds, direct_seconds)
 
 
-def _places(options: Options) -> _Places:
-    root = options.root or Path(sysconfig.get_paths()["stdlib"])
-    if not find_sources(root):
-        raise DemoFailed(f"there are no Python source files under {root}")
-    if options.store is not None and options.store.exists():
-        raise DemoFailed(f"{options.store} exists; give a new path, or remove it")
+def _places(options: Options, root: Path) -> _Places:
     folder = Path(tempfile.mkdtemp(prefix="beamweaver-demo-"))
     return _Places(
         root=root,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from beamweaver import cli
 from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.demo import Verdict
 from beamweaver.errors import MissingExtra
 
 
@@ -62,6 +64,49 @@ def test_a_demo_on_a_store_that_exists_exits_with_2(tmp_path):
 
     assert result.exit_code == 2
     assert "exists; give a new path" in result.output
+
+
+def a_verdict(**changes):
+    found = Verdict(
+        ok=True,
+        faults=[],
+        files=2,
+        indexed=2,
+        report_equal=True,
+        ledger_lines=2,
+        kills_wanted=2,
+        kills=[5, 9],
+        tasks=12,
+        reran={"read": 1},
+        seconds=1.0,
+        direct_seconds=0.5,
+        seed=7,
+        report="report.json",
+        ledger="ledger.jsonl",
+        store=None,
+    )
+    return msgspec.structs.replace(found, **changes)
+
+
+def test_a_claim_that_failed_exits_with_1_and_says_which(monkeypatch):
+    fault = "task '1' started in life 2, after life 1 acknowledged its result"
+    module = sys.modules["beamweaver.cli._app"]
+    monkeypatch.setattr(module, "run_demo", lambda *_: a_verdict(ok=False, faults=[fault]))
+    result = run("demo")
+
+    assert result.exit_code == 1
+    assert fault in " ".join(result.output.split())
+    assert run("demo", "--json").exit_code == 1
+
+
+def test_claims_that_held_exit_with_0_and_say_where_the_report_is(monkeypatch):
+    module = sys.modules["beamweaver.cli._app"]
+    monkeypatch.setattr(module, "run_demo", lambda *_: a_verdict(kills=[5]))
+    result = run("demo")
+
+    assert result.exit_code == 0
+    assert "report.json" in result.output
+    assert "1 of 2 times" in result.output
 
 
 def test_threads_of_no_store_exit_with_2(tmp_path):

@@ -231,7 +231,7 @@ def test_a_type_statement_may_name_itself():
     assert checker(names["Json"]).fault([1, ["a"]]) is not None
 
 
-@given(st.lists(st.one_of(st.integers(), st.text(), st.booleans())))
+@given(st.lists(st.sampled_from([0, 1, "a", "b", True, None]), max_size=6))
 def test_the_fast_look_at_a_list_equals_a_look_at_each_item(items):
     fault = checker(list[int | str]).fault(items)
     wrong = [index for index, item in enumerate(items) if type(item) not in (int, str)]
