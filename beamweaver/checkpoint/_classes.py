@@ -202,11 +202,17 @@ def _struct(cls: type[msgspec.Struct]) -> Form:
 
     def make(state: State) -> object:
         extras = state.pop(_EXTRAS, None)
-        # A missing field takes its default, or `cls` says that it is required.
-        _complete(cls, state, known, lambda: dict.fromkeys(known - state.keys(), msgspec.NODEFAULT))
-        given = {name: item for name, item in state.items() if item is not msgspec.NODEFAULT}
-        value = cls(**given)
-        for name, item in given.items():  # what `__post_init__` may have changed
+        unknown = sorted(state.keys() - known)
+        if unknown:
+            raise Broken(_unknown(cls, unknown), type_name(cls))
+        try:
+            value = cls(**state)  # a missing field takes its default, if it has one
+        except TypeError:
+            missing = sorted(known - state.keys())
+            if not missing:
+                raise
+            raise Broken(_lacks(cls, missing), type_name(cls)) from None
+        for name, item in state.items():  # what `__post_init__` may have changed
             if getattr(value, name) is not item:
                 msgspec.structs.force_setattr(value, name, item)
         if extras:
@@ -238,11 +244,23 @@ def _pydantic(cls: Any) -> Form:
         unknown = [name for name in values if name not in fields and not _is_cached(cls, name)]
         if unknown:
             raise Broken(_unknown(cls, unknown), type_name(cls))
+        private = _private_defaults(cls)
+        if private:
+            state["__pydantic_private__"] = private | (state["__pydantic_private__"] or {})
         value = cls.__new__(cls)
         value.__setstate__(state)
         return value
 
     return Form(lambda value: value.__getstate__(), make)
+
+
+def _private_defaults(cls: Any) -> State:
+    defaults = {name: item.get_default() for name, item in cls.__private_attributes__.items()}
+    return {
+        name: item
+        for name, item in defaults.items()
+        if type(item).__name__ != "PydanticUndefinedType"
+    }
 
 
 def _is_cached(cls: type, name: str) -> bool:

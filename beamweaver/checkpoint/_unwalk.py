@@ -95,20 +95,18 @@ class Unwalker:
         if kind in SCALARS:
             return tree
         if isinstance(tree, list):
-            if tree and isinstance(tree[0], _Marked):
-                return self._made(tree[0], tree)
-            return list(self._rest(tree, 0))
+            if not tree or not isinstance(tree[0], _Marked):
+                return list(self._rest(tree, 0))
+            mark = tree[0]
+            try:
+                return mark.make(tree)
+            except (Broken, RecursionError):
+                raise
+            except Exception as error:  # a damaged tree fails in any way that its class can
+                raise Broken(f"its stored form is damaged: {error!r}", mark.name.lower()) from error
         if isinstance(tree, dict):
             return self._dict(tree)
         raise Broken("a mark stands where a value should be", type_name(kind))
-
-    def _made(self, mark: _Marked, tree: list[Any]) -> object:
-        try:
-            return mark.make(tree)
-        except (Broken, RecursionError):
-            raise
-        except Exception as error:
-            raise Broken(f"its stored form is damaged: {error!r}", mark.name.lower()) from error
 
     def _rest(self, tree: list[Any], start: int) -> Iterator[Any]:
         for index in range(start, len(tree)):
@@ -171,12 +169,14 @@ class Unwalker:
 
     def _object(self, tree: list[Any]) -> object:
         cls = self._classes.named(tree[1])
-        return self._classes.forms[cls].make(self._value(tree[2]))
+        state = tree[2]
+        state = self._dict(state) if isinstance(state, dict) else self._value(state)
+        return self._classes.forms[cls].make(state)
 
     def _exception(self, tree: list[Any]) -> object:
         state: Any = self._value(tree[2])
         error = BUILTIN_EXCEPTIONS[tree[1]](*state["args"])
-        error.__dict__.update(state["attributes"])
+        error.__setstate__(state["attributes"])
         return error
 
 

@@ -10,6 +10,7 @@ import fractions
 import pathlib
 import uuid
 import zoneinfo
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -88,18 +89,14 @@ class Walker:
         self._by_type: dict[type, Callable[[Any, int], Tree]] = {
             int: self._int,
             str: self._text,
-            list: self._list,
+            list: partial(self._many, ()),
             dict: self._dict,
-            tuple: lambda value, depth: self._items(Mark.TUPLE, value, depth),
-            set: lambda value, depth: self._members(Mark.SET, value, depth),
-            frozenset: lambda value, depth: self._members(Mark.FROZENSET, value, depth),
+            tuple: partial(self._many, (MARKS[Mark.TUPLE],)),
+            set: partial(self._members, Mark.SET),
+            frozenset: partial(self._members, Mark.FROZENSET),
             bytearray: lambda value, _: [MARKS[Mark.BYTEARRAY], bytes(value)],
-            collections.OrderedDict: lambda value, depth: self._pairs(
-                [MARKS[Mark.ORDERED_DICT]], value, depth
-            ),
-            collections.Counter: lambda value, depth: self._pairs(
-                [MARKS[Mark.COUNTER]], value, depth
-            ),
+            collections.OrderedDict: partial(self._pairs, (MARKS[Mark.ORDERED_DICT],)),
+            collections.Counter: partial(self._pairs, (MARKS[Mark.COUNTER],)),
             collections.defaultdict: self._default_dict,
             collections.deque: self._deque,
             range: self._range,
@@ -175,19 +172,15 @@ class Walker:
 
     # ---- containers ------------------------------------------------------------------------------
 
-    def _list(self, value: list[object], depth: int) -> Tree:
-        return self._all(value, [], depth)
-
-    def _items(self, mark: Mark, value: Iterable[object], depth: int) -> Tree:
-        return self._all(value, [MARKS[mark]], depth)
-
-    def _all(self, items: Iterable[object], tree: list[Tree], depth: int) -> Tree:
-        start, walk = len(tree), self._walk
+    def _many(self, start: tuple[Tree, ...], value: Iterable[object], depth: int) -> Tree:
+        """The items behind `start`, which is empty or a mark and what belongs to it."""
+        tree: list[Tree] = [*start]
+        walk = self._walk
         try:
-            for item in items:
+            for item in value:
                 tree.append(walk(item, depth))  # noqa: PERF401 the length tells where it stopped
         except Refused as refused:
-            refused.steps.append(f"[{len(tree) - start}]")
+            refused.steps.append(f"[{len(tree) - len(start)}]")
             raise
         return tree
 
@@ -201,22 +194,25 @@ class Walker:
                 raise
         return tree
 
-    def _dict(self, value: dict[object, object], depth: int) -> Tree:
+    def _dict(self, value: dict[Any, object], depth: int) -> Tree:
         tree: dict[object, Tree] = {}
         walk = self._walk
         for key, item in value.items():
             try:
                 name = walk(key, depth)
                 if type(name) is list:
-                    return self._pairs([MARKS[Mark.MAP]], value, depth)
+                    break  # a key that is no scalar
                 tree[name] = walk(item, depth)
             except Refused as refused:
                 refused.steps.append(step_into(key))
                 raise
-        return tree
+        else:
+            return tree
+        return self._pairs((MARKS[Mark.MAP],), value, depth)
 
-    def _pairs(self, tree: list[Tree], value: Mapping[object, object], depth: int) -> Tree:
+    def _pairs(self, start: tuple[Tree, ...], value: Mapping[object, object], depth: int) -> Tree:
         _no_attributes(value)
+        tree: list[Tree] = [*start]
         for key, item in value.items():
             try:
                 tree.append(self._walk(key, depth))
@@ -229,7 +225,7 @@ class Walker:
     def _default_dict(self, value: collections.defaultdict[object, object], depth: int) -> Tree:
         factory = value.default_factory
         name = None if factory is None else self._factory_name(factory)
-        return self._pairs([MARKS[Mark.DEFAULT_DICT], name], value, depth)
+        return self._pairs((MARKS[Mark.DEFAULT_DICT], name), value, depth)
 
     def _factory_name(self, factory: Any) -> str:
         name = getattr(factory, "__name__", "")
@@ -245,13 +241,17 @@ class Walker:
         return registered
 
     def _deque(self, value: collections.deque[object], depth: int) -> Tree:
-        items = self._all(value, [], depth)
-        return [MARKS[Mark.DEQUE], value.maxlen, *items]
+        return self._many((MARKS[Mark.DEQUE], value.maxlen), value, depth)
 
     # ---- objects -----------------------------------------------------------------------------------
 
     def _exception(self, value: Exception, depth: int) -> Tree:
-        state: dict[object, object] = {"args": list(value.args), "attributes": dict(value.__dict__)}
+        # What an exception is pickled by: the arguments of its class, then attributes.
+        parts: Any = value.__reduce__()
+        state: dict[Any, object] = {
+            "args": list(parts[1]),
+            "attributes": dict(parts[2]) if len(parts) > 2 else {},
+        }
         return [MARKS[Mark.EXCEPTION], type(value).__name__, self._dict(state, depth)]
 
     def _other(self, value: object, depth: int) -> Tree:
@@ -265,7 +265,8 @@ class Walker:
             return self._enum(value, name, depth - 1)
         state = self._classes.forms[cls].take(value)
         # The state stands for the value itself: it is no level of its own.
-        return [MARKS[Mark.OBJECT], name, self._walk(state, depth)]
+        tree = self._dict(state, depth - 1) if type(state) is dict else self._walk(state, depth)
+        return [MARKS[Mark.OBJECT], name, tree]
 
     def _too_deep(self, cls: type) -> Refused:
         return Refused(

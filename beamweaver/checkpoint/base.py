@@ -35,7 +35,9 @@ class Checkpointer(abc.ABC):
 
     A store's `commit` is a **group**: all given commits become durable together, but a commit that cannot
     be written (stale sequence, too large) fails alone. Fault points, in order: `"put.before"`,
-    `"put.after"` (each commit), `"sync.before"`, `"sync.after"`.
+    `"put.after"` (each commit), `"sync.before"`, `"sync.after"`. A `StoreError` raised before the sync is
+    taken for the engine's own; any other exception ends the group and passes through, and nothing of it
+    is written. What `"sync.after"` raises passes through after a group that is durable.
     """
 
     durable: ClassVar[bool]
@@ -114,6 +116,9 @@ class Checkpointer(abc.ABC):
             statuses: Which ones.
             after: With exactly one status: only thread ids greater than this one, for paging.
             limit: How many at the most.
+
+        Raises:
+            InvalidCall: A status is unknown, or `after` is given with other than one status.
         """
 
     @abc.abstractmethod

@@ -35,7 +35,6 @@ __all__ = ["ChannelCodec", "Codec"]
 T = TypeVar("T")
 _encode: Final = msgspec.msgpack.Encoder().encode
 _encode_sorted: Final = msgspec.msgpack.Encoder(order="deterministic").encode
-_decode_plain: Final = msgspec.msgpack.Decoder().decode
 _WALKED_BYTE: Final = WALKED[0]
 _DIGEST_BYTES: Final = 16
 _SHOWN: Final = 200
@@ -255,6 +254,13 @@ class ChannelCodec:
             return self._decode(data)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             raise _damaged(path, error) from error
+
+
+def _no_mark(code: int, _data: memoryview) -> object:
+    raise ValueError(f"a plain value has the mark {code}")
+
+
+_decode_plain: Final = msgspec.msgpack.Decoder(ext_hook=_no_mark).decode
 
 
 def _refusal(refused: Refused, path: str) -> SerializationError:

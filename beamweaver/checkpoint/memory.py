@@ -27,7 +27,7 @@ from beamweaver.checkpoint.records import (
     encode_thread,
 )
 from beamweaver.checkpoint.store import check_names, conflict, first_record, unencodable
-from beamweaver.errors import OwnershipLost, StoreError, StoreOwned
+from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull, StoreOwned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -71,7 +71,8 @@ class MemoryCheckpointer(Checkpointer):
     def __init__(self) -> None:
         self.gains_by_groups = False
         self.blocks = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a fault may look into the store
+        self._broken: StoreBroken | None = None
         self._threads: dict[str, _Thread] = {}
         self._by_status: dict[StatusName, set[str]] = {status: set() for status in STATUS_CODES}
         self._epoch = 0
@@ -110,48 +111,47 @@ class MemoryCheckpointer(Checkpointer):
 
     def commit(self, epoch: int, commits: Sequence[Commit]) -> list[StoreError | None]:
         """Write a group; see `Checkpointer.commit`."""
-        if len(commits) == 1:
-            return [self._commit_one(epoch, commits[0])]
+        with self._lock:
+            try:
+                results = self._group(epoch, commits)
+            except (OwnershipLost, StoreFull, StoreBroken) as error:
+                self._broken = error if isinstance(error, StoreBroken) else None
+                raise
+            except StoreError as error:
+                if len(commits) == 1:
+                    return [error]
+                return [self.commit(epoch, [commit])[0] for commit in commits]
+            if None in results:
+                self.faults("sync.after")
+            return results
+
+    def _group(self, epoch: int, commits: Sequence[Commit]) -> list[StoreError | None]:
+        """Write all or nothing. No engine is here that could refuse it, but faults can."""
         faults = self.faults
+        self._check(epoch)
         results: list[StoreError | None] = []
         accepted: list[tuple[Commit, bytes, bytes]] = []
         planned: dict[str, int] = {}
-        with self._lock:
-            self._check(epoch)
-            for commit in commits:
-                encoded = self._encoded(commit, planned.get(commit.thread_id))
-                if isinstance(encoded, StoreError):
-                    results.append(encoded)
-                else:
-                    results.append(None)
-                    planned[commit.thread_id] = commit.record.seq + 1
-                    accepted.append((commit, *encoded))
-            for _ in accepted:
-                faults("put.before")
-                faults("put.after")
-            if accepted:
-                faults("sync.before")
-            for commit, record, row in accepted:
-                self._keep(commit, record, row)
-        if accepted:
-            faults("sync.after")
-        return results
-
-    def _commit_one(self, epoch: int, commit: Commit) -> StoreError | None:
-        faults = self.faults
-        with self._lock:
-            self._check(epoch)
-            encoded = self._encoded(commit, None)
+        for commit in commits:
+            encoded = self._encoded(commit, planned.get(commit.thread_id))
             if isinstance(encoded, StoreError):
-                return encoded
+                results.append(encoded)
+                continue
+            results.append(None)
+            planned[commit.thread_id] = commit.record.seq + 1
+            accepted.append((commit, *encoded))
+        for _ in accepted:
             faults("put.before")
             faults("put.after")
+        if accepted:
             faults("sync.before")
-            self._keep(commit, *encoded)
-        faults("sync.after")
-        return None
+        for commit, record, row in accepted:
+            self._keep(commit, record, row)
+        return results
 
     def _check(self, epoch: int) -> None:
+        if self._broken is not None:
+            raise StoreBroken(self._broken.message, **self._broken.ids)
         if epoch != self._epoch or not self._owned:
             raise OwnershipLost(
                 f"this memory store is at epoch {self._epoch} and this write is of epoch {epoch}, or its "

@@ -235,12 +235,15 @@ class RecordWriter:
                 del self._heads[next(iter(self._heads))]
             items = [self._prepared(commit) for commit in commits]
             try:
-                self._group(epoch, items, faults)
+                written = self._group(epoch, items, faults)
             except (OwnershipLost, StoreFull, StoreBroken) as error:
                 self._note(error)
                 raise
             except StoreError as error:
                 self._one_by_one(epoch, items, faults, error)
+            else:
+                if written:
+                    faults("sync.after")
             return [item.error if isinstance(item, _Item) else item for item in items]
 
     def delete_thread(self, epoch: int, thread_id: str) -> bool:
@@ -276,8 +279,8 @@ class RecordWriter:
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
 
-    def _group(self, epoch: int, items: Sequence[_Item | StoreError], faults: Faults) -> None:
-        """One transaction. After an error nothing of it is in the store, and no head is trusted."""
+    def _group(self, epoch: int, items: Sequence[_Item | StoreError], faults: Faults) -> bool:
+        """One transaction; whether it wrote. After an error nothing of it is in the store."""
         txn = self._kv.begin(write=True)
         written: list[_Item] = []
         try:
@@ -294,14 +297,13 @@ class RecordWriter:
             if written:
                 faults("sync.before")
                 txn.commit()
-        except BaseException:
+        except BaseException:  # whatever ends it, what the heads say is not in the store
             for item in written:
                 self._heads.pop(item.commit.thread_id, None)
             raise
         finally:
             txn.abort()
-        if written:
-            faults("sync.after")
+        return bool(written)
 
     def _one_by_one(
         self,
@@ -317,12 +319,15 @@ class RecordWriter:
             return
         for item in encoded:
             try:
-                self._group(epoch, [item], faults)
+                written = self._group(epoch, [item], faults)
             except StoreError as error:
                 self._note(error)
                 if isinstance(error, StoreBroken):
                     raise
                 item.error = error
+            else:
+                if written:
+                    faults("sync.after")
 
     def _note(self, error: StoreError) -> None:
         if isinstance(error, StoreBroken):

@@ -97,6 +97,34 @@ def test_a_full_store_takes_nothing_and_goes_on_when_there_is_room(store, point,
     assert store.commit(epoch, group()) == [None] * 3
 
 
+@pytest.mark.parametrize(("point", "nth"), BEFORE)
+def test_a_put_that_is_refused_once_is_made_again_alone(store, point, nth):
+    epoch = begun(store, "a")
+    store.faults = failing_at(point, nth, StoreError("refused"))
+
+    assert store.commit(epoch, group()) == [None] * 3
+    assert store.load("b") is not None
+
+
+@pytest.mark.parametrize("point", ["put.before", "put.after", "sync.before"])
+def test_a_commit_alone_that_is_refused_fails(store, point):
+    epoch = begun(store, "a")
+    store.faults = failing_at(point, 1, StoreError("refused"))
+
+    assert codes(store.commit(epoch, [step("a", 1)])) == ["store_error"]
+    assert store.load("a").next_seq == 1
+
+
+@pytest.mark.parametrize("error", [Boom(), StoreError("late"), StoreFull("late")])
+def test_what_goes_wrong_after_the_sync_leaves_the_group_in_the_store(store, error):
+    epoch = begun(store, "a")
+    store.faults = failing_at("sync.after", 1, error)
+    with pytest.raises(type(error)):
+        store.commit(epoch, group())
+
+    assert store.load("a").next_seq == 3
+
+
 @pytest.mark.parametrize("survives", ["power-loss", "process-kill"])
 class TestRefusedPuts:
     """Only the culprit of a group fails; a memory store has no puts that could be refused."""
@@ -143,8 +171,7 @@ class TestRefusedPuts:
         assert codes(results) == ["store_error", "store_conflict", None]
 
 
-def test_a_broken_disk_ends_it(disk):
-    store = disk.open()
+def test_a_broken_disk_ends_it(store):
     epoch = begun(store, "a")
     store.faults = failing_at("sync.before", 1, StoreBroken("the disk is gone"))
     with pytest.raises(StoreBroken):

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import get_args
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -151,4 +152,4 @@ Stores.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-TestStores = Stores.TestCase
+TestStores = pytest.mark.slow(Stores.TestCase)

@@ -1,0 +1,118 @@
+"""The rules of a store hold on any ordered key-value engine, here a dict."""
+
+from __future__ import annotations
+
+import pytest
+
+from beamweaver.checkpoint._reads import read_image, read_threads
+from beamweaver.checkpoint.base import no_faults
+from beamweaver.checkpoint.store import RecordWriter, read_epoch
+from beamweaver.errors import OwnershipLost, StoreFull
+from tests.checkpoint.kit import codes, message, step
+
+
+class DictTxn:
+    """A transaction on a copy of the pairs."""
+
+    def __init__(self, kv):
+        self.kv = kv
+        self.pairs = dict(kv.pairs)
+
+    def get(self, key):
+        return self.pairs.get(key)
+
+    def put(self, key, value):
+        if len(self.pairs) >= self.kv.room:
+            raise StoreFull("no room")
+        self.pairs[key] = value
+
+    def delete(self, key):
+        return self.pairs.pop(key, None) is not None
+
+    def range(self, start, stop):
+        yield from sorted(pair for pair in self.pairs.items() if start <= pair[0] < stop)
+
+    def back(self, start, stop):
+        yield from reversed(list(self.range(start, stop)))
+
+    def last(self, start, stop):
+        return max((key for key in self.pairs if start <= key < stop), default=None)
+
+    def used(self):
+        return sum(map(len, self.pairs.values()))
+
+    def commit(self):
+        self.kv.pairs = self.pairs
+
+    def abort(self):
+        pass
+
+
+class DictKv:
+    def __init__(self):
+        self.pairs = {}
+        self.room = 10_000
+
+    def begin(self, *, write):
+        return DictTxn(self)
+
+    def sync(self):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def kv():
+    return DictKv()
+
+
+@pytest.fixture
+def writer(kv):
+    found = RecordWriter(kv, "a dict")
+    found.initialise()
+    assert found.raise_epoch(0)
+    return found
+
+
+def test_a_group_is_written_and_read(kv, writer):
+    results = writer.commit(
+        1, [step("a", 0, inbox_put=(message(1),)), step("a", 5), step("b", 0)], no_faults
+    )
+
+    assert codes(results) == [None, "store_conflict", None]
+    assert read_image(kv.begin(write=False), "a", None).inbox == (message(1),)
+    assert [row.thread_id for row in read_threads(kv.begin(write=False), None, "", 9)] == ["a", "b"]
+
+
+def test_an_engine_without_room_keeps_nothing_of_a_group(kv, writer):
+    kv.room = len(kv.pairs) + 4
+    with pytest.raises(StoreFull):
+        writer.commit(1, [step("a", 0), step("b", 0)], no_faults)
+
+    assert read_image(kv.begin(write=False), "a", None) is None
+    kv.room = 10_000
+    assert writer.commit(1, [step("a", 0), step("b", 0)], no_faults) == [None, None]
+
+
+def test_of_two_writers_the_one_of_the_older_epoch_is_refused(kv, writer):
+    other = RecordWriter(kv, "a dict")
+
+    assert other.raise_epoch(0) is False
+    assert other.raise_epoch(1) is True
+    assert read_epoch(kv.begin(write=False)) == 2
+    with pytest.raises(OwnershipLost):
+        writer.commit(1, [step("a", 0)], no_faults)
+
+
+def test_a_deleted_thread_leaves_no_key(kv, writer):
+    before = dict(kv.pairs)
+    writer.commit(
+        1,
+        [step("a", 0, inbox_put=(message(1),), run_names=(("r", 1),), run_ended=(1, 0))],
+        no_faults,
+    )
+
+    assert writer.delete_thread(1, "a") is True
+    assert kv.pairs == before
