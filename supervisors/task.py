@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import Context
+from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from supervisors.actor import Actor
@@ -43,6 +44,7 @@ class TaskActor(Actor, Job):
     token: object
     _context: Context | None = None
     _ended = False
+    _told = False
     _deadline: TimerRef | None = None
 
     def run(self) -> Any:
@@ -98,6 +100,8 @@ class TaskActor(Actor, Job):
             self._ended = True
         if self._deadline is not None:
             self._deadline.cancel()
+        while not self._told:  # the killer is between its claim and its word, which goes first
+            sleep(0)
         self.owner.put_lazy(TaskEnded(self.token, abandoned=False), worker)
 
     def kill(self, grace: float | None = None) -> bool:
@@ -116,6 +120,7 @@ class TaskActor(Actor, Job):
             if not self.claim_kill():
                 return False
             self.owner.put_system(Down(self.token, KILLED))
+            self._told = True
             self.interrupt()
             seconds = self.system.limits.kill_grace if grace is None else grace
             timers = self.system.scheduler.timers
