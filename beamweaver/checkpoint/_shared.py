@@ -10,7 +10,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import lmdb
@@ -96,15 +95,14 @@ class Shared:
             if not self._calls:
                 self._idle.notify_all()
 
-    def acquire(self, holder: object) -> int:
-        """Take ownership for `holder`; see `Checkpointer.acquire`."""
+    def acquire(self, holder: object, now: float) -> int:
+        """Take ownership for `holder` at `now` (UTC seconds); see `Checkpointer.acquire`."""
         with self._claim, self.busy():
-            me = Owner(os.getpid(), socket.gethostname(), time.time())
+            me = Owner(os.getpid(), socket.gethostname(), now)
             if self._holder is not None:
                 raise owned(self.path, Owner(me.pid, me.host, self._since))
             if self._kv.readonly:
                 raise unavailable(self.path, "the folder is write-protected", "Make it writable")
-            self.writer.initialise()
             epoch = self._take(me)
             self._holder, self._since = holder, me.since
             return epoch
@@ -116,6 +114,10 @@ class Shared:
             try:
                 if self.read(read_epoch, 0) != epoch:
                     continue  # another one took it between our look and our lock
+                if (
+                    epoch == 0
+                ):  # only now: a write by others could wait for an owner that is stopped
+                    self.writer.initialise()
                 new = OwnerFile.lock(self.path, epoch + 1, me)
                 if self._raise(epoch, new):
                     self._file = new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -47,6 +48,8 @@ class Checkpointer(abc.ABC):
     blocks: bool
     """Whether `commit` waits for a disk, so that its worker counts as blocked."""
     faults: Faults = staticmethod(no_faults)
+    now: Callable[[], float] = staticmethod(time.time)
+    """Tells the UTC seconds at which an owner took the store; for people, never for order."""
 
     @property
     @abc.abstractmethod

@@ -108,7 +108,7 @@ class LMDBCheckpointer(Checkpointer):
     def acquire(self) -> int:
         """Take ownership, at once or not at all; see `Checkpointer.acquire`."""
         shared = self._opened()
-        return shared.acquire(self._token)
+        return shared.acquire(self._token, self.now())
 
     def release(self) -> None:
         """Give ownership up; see `Checkpointer.release`."""

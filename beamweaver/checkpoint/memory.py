@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -96,7 +95,7 @@ class MemoryCheckpointer(Checkpointer):
                     since=self._since,
                 )
             self._owned = True
-            self._since = time.time()
+            self._since = self.now()
             self._epoch += 1
             return self._epoch
 

@@ -99,6 +99,20 @@ def own(pipe, path):
     store.close()
 
 
+def own_and_stand_still(pipe, path):
+    """Own a store and stand still in the middle of a write."""
+    store = LMDBCheckpointer(path, survives="process-kill")
+    epoch = begun(store, "t")
+
+    def faults(point):
+        if point == "put.after":
+            pipe.send(point)
+            pipe.recv()
+
+    store.faults = faults
+    store.commit(epoch, [step("t", 1)])
+
+
 def own_and_fork(pipe, path):
     """Own a store, and leave a grandchild that outlives its parent and holds nothing."""
     store = LMDBCheckpointer(path, survives="process-kill")

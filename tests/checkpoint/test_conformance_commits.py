@@ -148,6 +148,14 @@ class TestFence:
         assert caught.value.host
         assert caught.value.since > 0
 
+    def test_it_is_told_since_when_a_store_is_owned(self, place, store):
+        store.now = lambda: 1_700_000_000.5
+        store.acquire()
+        with pytest.raises(StoreOwned) as caught:
+            place.open().acquire()
+
+        assert caught.value.since == 1_700_000_000.5
+
     def test_a_write_of_an_older_epoch_is_refused_as_a_whole(self, store):
         """Supervision: a stale owner's write never lands."""
         old = begun(store, "t")

@@ -17,6 +17,7 @@ from tests.checkpoint.children import (
     killed,
     own,
     own_and_fork,
+    own_and_stand_still,
 )
 from tests.checkpoint.kit import step
 
@@ -91,6 +92,23 @@ def test_an_owner_that_is_only_stopped_keeps_the_store(tmp_path):
         os.kill(process.pid, signal.SIGCONT)
 
         assert caught.value.pid == process.pid
+
+
+def test_an_owner_that_stands_still_in_a_write_makes_nobody_wait(tmp_path):
+    """Semantics 13: who is not the owner never writes, so never waits for one."""
+    with child(own_and_stand_still, tmp_path / "s") as (process, pipe):
+        assert pipe.recv() == "put.after"
+        store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
+        assert store.load("t").next_seq == 1
+        with pytest.raises(StoreOwned) as caught:
+            store.acquire()
+
+        assert caught.value.pid == process.pid
+        process.kill()
+        process.join()
+        assert store.acquire() == 2
+        assert store.load("t").next_seq == 1
+        store.close()
 
 
 def test_a_disk_without_room_is_a_full_store_that_goes_on_when_there_is_room(tmp_path):
