@@ -1,0 +1,6 @@
+"""`python -m beamweaver.cli`: the same as the command `beamweaver`."""
+
+from beamweaver.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Larger counts of what the test suite checks: `python -m tests.soak NAME --minutes N`."""

@@ -1,0 +1,37 @@
+"""Run one soak: its name, for how long, from which seed.
+
+    python -m tests.soak demo --minutes 20 --seed 1
+
+Each soak is a module of this package with `run(minutes, seed, count) -> int`, which prints a line a
+result, and the number of failures at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+
+import tests.soak
+
+
+def names() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(tests.soak.__path__) if m.name[0] != "_")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("name", choices=names())
+    parser.add_argument("--minutes", type=float, default=10.0, help="stop after so many minutes")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed")
+    parser.add_argument("--count", type=int, default=None, help="stop after so many cases")
+    options = parser.parse_args(argv)
+    soak = importlib.import_module(f"tests.soak.{options.name}")
+    failures = soak.run(options.minutes, options.seed, options.count)
+    print(f"{options.name}: {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
