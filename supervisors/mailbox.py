@@ -50,6 +50,11 @@ class Continue:
         self.term = term
 
 
+def _start(actor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    actor.__init__(*args, **kwargs)
+    actor.on_start()
+
+
 class Cell(Inbox):
     """An actor's mailbox and life; it exists before its actor is made, and after it has ended.
 
@@ -156,13 +161,11 @@ class Cell(Inbox):
         actor.cell = self
         actor.system = self.system
         self.actor = actor
-
-        def start() -> None:
-            actor.__init__(*args, **kwargs)
-            actor.on_start()
-
         try:
-            self._call(worker, start)
+            if cls.interruptible:
+                self._call(worker, _start, actor, args, kwargs)
+            else:
+                _start(actor, args, kwargs)
         except Ignore:
             ignore(self)
             return
