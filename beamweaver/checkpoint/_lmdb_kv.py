@@ -27,6 +27,8 @@ DATA_FILE: Final = "data.mdb"
 MAP_BYTES: Final = 1 << 40
 MAX_READERS: Final = 4096
 _PROBE_BYTES: Final = 1 << 16
+_WRITES_A_CHECK: Final = 1024
+"""How often the slots of readers that died are freed: such a reader keeps old pages, so the file grows."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -59,11 +61,16 @@ class LmdbKv:
             max_spare_txns=0,
             max_dbs=0,
         )
+        self._writes = 0
         if not readonly:
-            self._env.reader_check()  # frees the slots of readers that died
+            self._env.reader_check()
 
     def begin(self, *, write: bool) -> LmdbTxn:
         """A new transaction; a writer waits for the writer before it."""
+        if write:
+            self._writes += 1
+            if self._writes % _WRITES_A_CHECK == 0:
+                self._env.reader_check()
         try:
             return LmdbTxn(self, self._env.begin(write=write, buffers=False))
         except lmdb.Error as error:

@@ -146,6 +146,14 @@ def read(pipe, path, thread_id):
         pipe.send(None if image is None else image.next_seq)
 
 
+def die_reading(_pipe, path):
+    """Be killed in the middle of a read."""
+    store = LMDBCheckpointer(path, survives="process-kill")
+    store.load("t")
+    store._shared._kv.begin(write=False)
+    die()
+
+
 def raise_epoch(pipe, path):
     """Raise a store's epoch past its living owner, as a forced takeover does."""
     shared = _shared.attach(path, _shared.Options("process-kill", None), create=False)

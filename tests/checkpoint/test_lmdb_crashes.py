@@ -13,13 +13,14 @@ from tests.checkpoint.children import (
     child,
     die_in_acquire,
     die_in_group,
+    die_reading,
     fill,
     killed,
     own,
     own_and_fork,
     own_and_stand_still,
 )
-from tests.checkpoint.kit import step
+from tests.checkpoint.kit import begun, step
 
 POINTS = [
     ("put.before", 1),
@@ -109,6 +110,20 @@ def test_an_owner_that_stands_still_in_a_write_makes_nobody_wait(tmp_path):
         assert store.acquire() == 2
         assert store.load("t").next_seq == 1
         store.close()
+
+
+def test_a_reader_that_was_killed_does_not_keep_old_pages_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("beamweaver.checkpoint._lmdb_kv._WRITES_A_CHECK", 2)
+    store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
+    epoch = begun(store, "t")
+    killed(die_reading, tmp_path / "s")
+    before = store._shared._kv._env.readers()
+    store.commit(epoch, [step("t", 1)])
+    store.commit(epoch, [step("t", 2)])
+    after = store._shared._kv._env.readers()
+    store.close()
+
+    assert before.count("\n") > after.count("\n") or "no active readers" in after
 
 
 def test_a_disk_without_room_is_a_full_store_that_goes_on_when_there_is_room(tmp_path):
