@@ -198,7 +198,10 @@ class App(CompiledGraph):
             run_timeout=run_timeout,
             step_timeout=step_timeout,
         )
-        return await_outcome(waiting, thread_id, timeout=None, raises=raises)
+        try:
+            return await_outcome(waiting, thread_id, timeout=None, raises=raises)
+        finally:
+            core.hub.waiters.let_go(waiting)
 
     def _kept_thread(self, thread_id: str | None, call: str) -> str:
         if self.checkpointer is None:

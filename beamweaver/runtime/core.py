@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
+    from beamweaver.runtime.context import Context
     from beamweaver.runtime.requests import Message
     from supervisors import ActorRef, ExitReason
 
@@ -86,6 +88,7 @@ class Core:
             )
             self.hub.fault = fault
             self._lock = threading.Lock()
+            self._pid = os.getpid()
             self._closed = False
             self._failure: RuntimeFailed | None = None
             self._root: ActorRef[Any] | None = None
@@ -124,6 +127,11 @@ class Core:
             CallRefused and others: What is wrong with it.
         """
         hub = self.hub
+        if self._pid != os.getpid():
+            raise RuntimeStopped(
+                "this process was forked from the one whose runtime this is, and has no part in it; open "
+                "a Runtime of its own, or start processes by spawn or forkserver"
+            )
         if waits and hub.draining:
             raise Draining("the runtime drains and takes no new calls; tell() is still kept")
         reason = hub.quarantined.get(thread_id)
@@ -131,26 +139,22 @@ class Core:
             raise Quarantined(
                 f"thread {thread_id!r} is quarantined: {reason}", thread_id=thread_id, reason=reason
             )
-        if waits:
-            self._refuse_self(thread_id)
         call = make_call(
             hub, graph, message, waits=waits, run_timeout=run_timeout, step_timeout=step_timeout
         )
         receipt = None if waits else self.system.future()
-        waiting = Waiting(call, self.system.future(), receipt)
-        hub.waiters.add(thread_id, waiting)
+        node = self._node() if waits else None
+        waiting = Waiting(call, self.system.future(), receipt, node and node.thread_id)
+        if not hub.waiters.add(thread_id, waiting):
+            assert node is not None, "only a node can wait for itself"
+            raise _calling_self(node, thread_id)
         hub.ensure(thread_id)
         return waiting
 
-    def _refuse_self(self, thread_id: str) -> None:
+    def _node(self) -> Context | None:
+        """The node of this runtime that makes the call, if one does."""
         context = _current.get()
-        if context is not None and context.thread_id == thread_id and context.belongs_to(self.hub):
-            raise CallingSelf(
-                f"node {context.node!r} of thread {thread_id!r} waits for its own thread, which waits "
-                "for the node; use tell(), or another thread",
-                thread_id=thread_id,
-                node=context.node,
-            )
+        return context if context is not None and context.belongs_to(self.hub) else None
 
     def recover_again(self) -> None:
         """Look again at what the store has unfinished: there is another graph, or another owner."""
@@ -187,6 +191,8 @@ class Core:
 
     def close(self) -> None:
         """Cut what runs, stop the tree and the workers, release the store. Idempotent."""
+        if self._pid != os.getpid():
+            return
         with self._lock:
             if self._closed:
                 return
@@ -203,8 +209,8 @@ class Core:
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no calls any more."""
-        return self._closed or self._failure is not None
+        """Whether it takes no calls any more; in a forked child, which has no workers, it never did."""
+        return self._closed or self._failure is not None or self._pid != os.getpid()
 
     @property
     def failure(self) -> RuntimeFailed | None:
@@ -229,6 +235,16 @@ class Core:
         stopped = RuntimeStopped(f"the runtime failed: {failure.message}")
         stopped.__cause__ = failure
         self.hub.waiters.stop(stopped)
+
+
+def _calling_self(node: Context, thread_id: str) -> CallingSelf:
+    through = "" if node.thread_id == thread_id else f" through thread {thread_id!r}"
+    return CallingSelf(
+        f"node {node.node!r} of thread {node.thread_id!r} waits for its own thread{through}, which waits "
+        "for the node; use tell(), or another thread",
+        thread_id=thread_id,
+        node=node.node,
+    )
 
 
 def _within(done: Any, timeout: float) -> bool:

@@ -77,7 +77,10 @@ class ThreadHandle:
             RuntimeStopped: The runtime ended meanwhile.
         """
         waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
-        return await_outcome(waiting, self.thread_id, timeout=timeout, raises=raises)
+        try:
+            return await_outcome(waiting, self.thread_id, timeout=timeout, raises=raises)
+        finally:
+            self._core.hub.waiters.let_go(waiting)
 
     def cancel(self) -> Outcome:
         """Cancel the running run; returns when the bodies of its nodes have ended or were abandoned.

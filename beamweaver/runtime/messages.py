@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AGAIN",
     "CUT",
+    "RECOVER",
     "RETIRE",
     "WAKE",
     "Acknowledged",
@@ -44,6 +45,8 @@ AGAIN = _Signal("AGAIN")
 """To Recovery: look at the store once more."""
 CUT = _Signal("CUT")
 """To a thread: stop what still runs."""
+RECOVER = _Signal("RECOVER")
+"""To a thread: take up what a dead process left of you, if nobody did."""
 RETIRE = _Signal("RETIRE")
 """To a thread: leave the memory if nothing needs you."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["ReadEnv", "read_state", "recorded_outcome"]
+__all__ = ["ReadEnv", "read_state", "recorded_outcome", "wrong_graph"]
 
 
 class ReadEnv:
@@ -70,14 +70,20 @@ def read_state(
     if image is None:
         return None
     if image.row.graph != graph.name:
-        raise WrongGraph(
-            f"thread {thread_id!r} belongs to graph {image.row.graph!r}, not to {graph.name!r}",
-            thread_id=thread_id,
-            graph=image.row.graph,
-        )
+        raise wrong_graph(thread_id, image.row.graph, graph.name)
     env = ReadEnv(codec, GraphCodec(codec, graph))
     state = fold(image, env)
     return _snapshot(graph, image, state)
+
+
+def wrong_graph(thread_id: str, belongs: str, asked: str) -> WrongGraph:
+    """The refusal of a call through another graph than the thread's."""
+    return WrongGraph(
+        f"thread {thread_id!r} belongs to graph {belongs!r}, not to {asked!r}; call it through that "
+        "graph, or use another thread id",
+        thread_id=thread_id,
+        graph=belongs,
+    )
 
 
 def _seq_of(checkpoint: str | None) -> int | None:

@@ -94,7 +94,7 @@ class Recovery(Actor):
         hub = self._hub
         run = thread.run
         ours = max(run.claimed_epoch, run.taken_up_epoch) == hub.epoch
-        if thread.thread_id in hub.actors or thread.thread_id in hub.quarantined:
+        if thread.thread_id in hub.quarantined or (ours and thread.thread_id in hub.actors):
             return
         if not ours and hub.recover != "all":
             return

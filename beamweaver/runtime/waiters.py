@@ -37,10 +37,18 @@ class Answer:
 class Waiting:
     """One call and its caller's futures."""
 
-    __slots__ = ("call", "context", "done", "incarnation", "receipt")
+    __slots__ = ("by", "call", "context", "done", "incarnation", "receipt")
 
-    def __init__(self, call: Call, done: Future[Any], receipt: Future[Any] | None) -> None:
+    def __init__(
+        self,
+        call: Call,
+        done: Future[Any],
+        receipt: Future[Any] | None,
+        by: str | None = None,
+    ) -> None:
         self.call = call
+        self.by = by
+        """The thread whose node waits, if one does."""
         self.context = copy_context()
         """The caller's context variables, for the nodes of the run."""
         self.done = done
@@ -57,11 +65,16 @@ class Waiters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads: dict[str, dict[str, Waiting]] = {}
+        self._nodes: dict[str, dict[str, str]] = {}
+        """By thread, what its nodes wait for: call id -> thread."""
         self._stopped: Exception | None = None
         self._answered = 0
 
-    def add(self, thread_id: str, waiting: Waiting) -> None:
+    def add(self, thread_id: str, waiting: Waiting) -> bool:
         """Keep a call until it is answered.
+
+        Returns:
+            False if the node that would wait is waited for by the thread, at once or by way of others.
 
         Raises:
             RuntimeStopped: The runtime has ended.
@@ -69,7 +82,37 @@ class Waiters:
         with self._lock:
             if self._stopped is not None:
                 raise self._stopped
+            if waiting.by is not None:
+                if self._waits_for(thread_id, waiting.by):
+                    return False
+                self._nodes.setdefault(waiting.by, {})[waiting.call.id] = thread_id
             self._threads.setdefault(thread_id, {})[waiting.call.id] = waiting
+            return True
+
+    def _waits_for(self, thread_id: str, goal: str) -> bool:
+        seen, stack = {thread_id}, [thread_id]
+        while stack:
+            here = stack.pop()
+            if here == goal:
+                return True
+            new = set(self._nodes.get(here, {}).values()) - seen
+            seen |= new
+            stack.extend(new)
+        return False
+
+    def let_go(self, waiting: Waiting) -> None:
+        """Its caller went away: no node waits for it any more."""
+        with self._lock:
+            self._unwait(waiting)
+
+    def _unwait(self, waiting: Waiting) -> None:
+        if waiting.by is None:
+            return
+        waits = self._nodes.get(waiting.by)
+        if waits is not None:
+            waits.pop(waiting.call.id, None)
+            if not waits:
+                del self._nodes[waiting.by]
 
     def take(self, thread_id: str, incarnation: int) -> list[Call]:
         """The thread's calls that this incarnation of its actor has not taken yet, oldest first.
@@ -162,6 +205,8 @@ class Waiters:
         waiting = self._threads.get(thread_id)
         if waiting is None:
             return
-        waiting.pop(call_id, None)
+        gone = waiting.pop(call_id, None)
+        if gone is not None:
+            self._unwait(gone)
         if not waiting:
             del self._threads[thread_id]

@@ -240,5 +240,3 @@ def run_to_point(pipe, path, survives, nth):
     with send:
         pipe.send(("state", outcome.state))
         pipe.send(("points", killer.reached))
-
-

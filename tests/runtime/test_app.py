@@ -99,7 +99,10 @@ class TestThreadIds:
 
     @pytest.mark.parametrize("config", [{}, {"configurable": {}}, {"thread_id": "t"}, 7])
     def test_a_config_of_another_shape_is_refused(self, memory, config):
-        with double().compile(checkpointer=memory) as app, pytest.raises(InvalidCall, match="config"):
+        with (
+            double().compile(checkpointer=memory) as app,
+            pytest.raises(InvalidCall, match="config"),
+        ):
             app.invoke({"n": 1}, config=config)
 
     @pytest.mark.parametrize("name", ["", 7, "a" * 257, "é" * 129, "a\0b", "\ud800", None])
@@ -124,8 +127,9 @@ class TestPrivateRuntimes:
         assert places.core_of(memory.identity) is None
 
     def test_apps_of_one_store_share_one(self, store):
-        one, two = double().compile(checkpointer=store), line("g", a=wrote("a")).compile(
-            checkpointer=store
+        one, two = (
+            double().compile(checkpointer=store),
+            line("g", a=wrote("a")).compile(checkpointer=store),
         )
         with one, two:
             one.invoke({"n": 1}, thread_id="t1")
@@ -142,8 +146,9 @@ class TestPrivateRuntimes:
             assert one._core is two._core
 
     def test_the_last_app_closes_it(self, store):
-        one, two = double().compile(checkpointer=store), line("g", a=wrote("a")).compile(
-            checkpointer=store
+        one, two = (
+            double().compile(checkpointer=store),
+            line("g", a=wrote("a")).compile(checkpointer=store),
         )
         one.invoke({"n": 1}, thread_id="t1")
         two.invoke({"n": 1}, thread_id="t2")
