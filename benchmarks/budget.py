@@ -16,6 +16,7 @@ import pstats
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from benchmarks import allocations, our_side, report, shapes
 __all__ = ["main"]
 
 _STORES = ("memory", "process-kill", "power-loss")
+_TRIES = 20
 _ROOT = str(Path(__file__).resolve().parent.parent)
 _Key: TypeAlias = tuple[str, int, str]
 _Table: TypeAlias = dict[_Key, tuple[int, int, float, float, Any]]
@@ -43,8 +45,12 @@ class Probe:
     seconds: float = 0.0
     blocks: int = 0
     allocated: int = 0
+    worker: int = 0
+    moved: bool = False
+    """Whether the last node ran on another worker than the first: the profile is worthless then."""
 
     def begin(self) -> None:
+        self.worker = threading.get_ident()
         self.blocks = sys.getallocatedblocks()
         self.allocated = self.count() if self.count else 0
         self.seconds = time.perf_counter()
@@ -54,6 +60,7 @@ class Probe:
     def end(self) -> None:
         if self.profile:
             self.profile.disable()
+        self.moved = threading.get_ident() != self.worker
         self.seconds = time.perf_counter() - self.seconds
         self.allocated = (self.count() if self.count else 0) - self.allocated
         self.blocks = sys.getallocatedblocks() - self.blocks
@@ -140,10 +147,22 @@ def _show(name: str, run: Runner, units: int, unit: str, top: int) -> None:
     blocks = statistics.median(probe.blocks / units for probe in probes)
     print(f"\n{name}: {statistics.median(times):.1f} µs a {unit} (min {min(times):.1f})")
     print(f"   memory blocks kept {blocks:.1f} a {unit}")
-    profiled = Probe(profile=cProfile.Profile())
-    run(profiled)
-    assert profiled.profile is not None
-    _calls(pstats.Stats(profiled.profile), units, unit, top)
+    profile = _profile(run)
+    if profile is None:
+        print(f"   calls not counted: the worker changed in each of {_TRIES} runs")
+    else:
+        _calls(pstats.Stats(profile), units, unit, top)
+
+
+def _profile(run: Runner) -> cProfile.Profile | None:
+    """The profile of a run that began and ended on one worker."""
+    for _ in range(_TRIES):
+        profile = cProfile.Profile()
+        probe = Probe(profile=profile)
+        run(probe)
+        if not probe.moved:
+            return profile
+    return None
 
 
 def _count(name: str, run: Runner, units: int, unit: str) -> None:

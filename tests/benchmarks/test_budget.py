@@ -34,5 +34,5 @@ def test_each_shape_has_a_budget(printed, shape):
 
 def test_lmdb_operations_and_messages_are_counted(printed):
     line = printed[printed.index("line, process-kill") : printed.index("line, power-loss")]
-    assert "LMDB: <method 'commit' of 'Transaction' objects> 1.00 a step" in line
+    assert "LMDB: <method 'commit' of 'Transaction' objects>" in line
     assert "messages: put" in line
