@@ -292,12 +292,10 @@ class _Abandon:
             holder = cell.holder
             if cell.phase == ENDED:
                 return
+            cell.busy = allocate_lock()  # a lost slice keeps the old one, for ever
             if holder is not None:
-                cell.busy = allocate_lock()  # the lost slice keeps the old one, for ever
                 cell.scheduler.abandon(holder)
-        if holder is None:  # it waits for its turn, where it will find the kill
-            cell.scheduler.timers.add(self._grace, self, None, owners=cell.timer_set())
-        elif finish(cell, KILLED):
+        if finish(cell, KILLED) and holder is not None:
             cell.system.emit(Event("abandoned", repr(cell), KILLED, {"grace": self._grace}))
 
 

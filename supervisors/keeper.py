@@ -134,8 +134,7 @@ class Keeper:
                 taken += 1
                 self._read_clock(worker, now)
                 continue
-            if pool.empty_slot(worker):
-                taken -= 1 if taken else 0
+            pool.empty_slot(worker)
             if self._blocked(worker, now, busy=busy):
                 blocked += 1
             else:

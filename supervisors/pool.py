@@ -38,7 +38,7 @@ _GATHER = 0.002  # seconds that a group-committing actor waits for company at mo
 class PoolWorker(Worker):
     """An OS thread of the pool."""
 
-    __slots__ = ("clock_id", "cpu", "cpu_at", "lo_run", "lock", "parked", "seen", "slot",
+    __slots__ = ("clock_id", "counted", "cpu", "cpu_at", "lo_run", "lock", "parked", "seen", "slot",
                  "streak", "tick")  # fmt: skip
 
     def __init__(self, pool: PoolScheduler) -> None:
@@ -48,6 +48,7 @@ class PoolWorker(Worker):
         self.lock = allocate_lock()
         self.lock.acquire()
         self.parked = False
+        self.counted = False  # among the waiting ones
         self.streak = 0
         self.lo_run = 0
         self.tick = 0
@@ -337,8 +338,10 @@ class PoolScheduler:
         if worker.blocked or worker.zombie:
             worker.blocked += 1
             return
+        worker.counted = True
         with self.mu:
             if self.waiting >= self.max_waiting:
+                worker.counted = False
                 raise WorkersExhausted(
                     f"{self.waiting} workers wait already: raise max_waiting, or let actors "
                     "answer by messages instead of waiting for each other"
@@ -351,9 +354,11 @@ class PoolScheduler:
             self.unpark()
 
     def _exit(self, worker: Worker) -> None:
+        assert isinstance(worker, PoolWorker)
         worker.blocked -= 1
-        if worker.blocked:
+        if worker.blocked or not worker.counted:
             return
+        worker.counted = False
         with self.mu:
             self.waiting -= 1
             if not worker.zombie:
