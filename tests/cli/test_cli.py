@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 
 import msgspec
 import pytest
@@ -13,6 +14,12 @@ from beamweaver import cli
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.demo import Verdict
 from beamweaver.errors import MissingExtra
+
+
+@pytest.fixture(autouse=True)
+def _temporary(tmp_path_factory, monkeypatch):
+    """What the demo leaves behind goes where pytest cleans up."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("left")))
 
 
 def run(*arguments):

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import tempfile
 
 import pytest
 
 from beamweaver.demo import DemoFailed, Options, run_demo
 from beamweaver.demo.graph import TASKS_A_FILE
+
+
+@pytest.fixture(autouse=True)
+def _temporary(tmp_path_factory, monkeypatch):
+    """What the demo leaves behind goes where pytest cleans up."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("left")))
 
 
 @pytest.mark.slow
