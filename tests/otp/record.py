@@ -1,0 +1,102 @@
+"""Record the golden traces anew, from the `erl` of this machine: `python -m tests.otp.record [TOPIC...]`.
+
+Each scenario runs three times; what differs from run to run is no observation, and is an error here.
+With `--ours`, print instead where `supervisors` differs.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.otp.interpreter import run
+from tests.otp.scenario import FOLDER, Scenario, load, plain_text
+from tests.otp.trace import Trace, from_text, golden, to_text
+
+__all__ = ["main", "record"]
+
+_RUNS = 3
+_RELEASE = (
+    'io:format("OTP ~s, erts ~s", [erlang:system_info(otp_release), erlang:system_info(version)]),'
+    "halt()."
+)
+
+
+def record(scenarios: list[Scenario]) -> tuple[str, dict[str, Trace]]:
+    """Run `scenarios` on OTP; return the release and the traces.
+
+    Raises:
+        ValueError: a scenario's runs differ
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        sources = sorted(str(path) for path in (FOLDER / "erl").glob("*.erl"))
+        subprocess.run(["erlc", "-Werror", "-o", folder, *sources], check=True)
+        (place / "scenarios.txt").write_text(plain_text(scenarios))
+        runs = [_run(place) for _ in range(_RUNS)]
+    for title, first in runs[0].items():
+        for other in runs[1:]:
+            if other[title] != first:
+                raise ValueError(
+                    f"{title}: two runs differ\n{to_text(first)}\nand\n{to_text(other[title])}"
+                )
+    command = ["erl", "-noshell", "-eval", _RELEASE]
+    release = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return release, runs[0]
+
+
+def _run(place: Path) -> dict[str, Trace]:
+    # one scheduler: then the runner can see when everybody waits
+    command = ["erl", "+S", "1:1", "-noshell", "-pa", str(place), "-s", "otp_runner", "main"]
+    files = [str(place / "scenarios.txt"), str(place / "traces.txt")]
+    subprocess.run([*command, "-extra", *files], check=True, timeout=600, cwd=place)
+    return from_text((place / "traces.txt").read_text())
+
+
+def save(scenarios: list[Scenario], release: str, traces: dict[str, Trace]) -> None:
+    (FOLDER / "traces" / "RELEASE").write_text(f"{release}\n")
+    for topic in sorted({scenario.topic for scenario in scenarios}):
+        text = "\n".join(
+            f"# {scenario.title}\n{to_text(traces[scenario.title])}"
+            for scenario in scenarios
+            if scenario.topic == topic
+        )
+        (FOLDER / "traces" / f"{topic}.txt").write_text(text)
+
+
+def compare(scenarios: list[Scenario]) -> int:
+    """Print the scenarios in which `supervisors` differs from the record; return how many."""
+    expected = golden()
+    count = 0
+    for scenario in scenarios:
+        ours, theirs = run(scenario), expected[scenario.title]
+        if ours != theirs:
+            count += 1
+            print(f"# {scenario.title}")
+            for mine, other in zip(ours, theirs, strict=True):
+                if mine == other:
+                    print(to_text([mine]), end="")
+                else:
+                    print(f"> {mine[0]}\n  OURS {mine[1]}\n  OTP  {other[1]}")
+            print()
+    return count
+
+
+def main() -> None:
+    """Record, or compare, the scenarios of the topics that are named, or all."""
+    words = sys.argv[1:]
+    topics = [word for word in words if word != "--ours"]
+    scenarios = [s for s in load() if not topics or s.topic in topics]
+    if "--ours" in words:
+        count = compare(scenarios)
+        print(f"{count} of {len(scenarios)} differ")
+        return
+    release, traces = record(scenarios)
+    save(scenarios, release, traces)
+    print(f"{len(scenarios)} scenarios recorded on {release}")
+
+
+if __name__ == "__main__":
+    main()
