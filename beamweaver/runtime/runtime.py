@@ -70,7 +70,7 @@ class Runtime:
         max_seconds: The window of `max_restarts`, in seconds.
         system: An actor system to run in, such as a simulated one; by default one of its own.
         seed: For ids and jitter, in tests.
-        fault: For tests: called with the name of each fault point that is reached.
+        fault: For tests: called with the name of each fault point that is reached, and its thread or "".
 
     Raises:
         StoreOwned: Another process or runtime owns the store; carries `pid`, `host`, `since`.
@@ -103,7 +103,7 @@ class Runtime:
         max_seconds: float = 5.0,
         system: ActorSystem | None = None,
         seed: int | None = None,
-        fault: Callable[[str], None] | None = None,
+        fault: Callable[[str, str], None] | None = None,
     ) -> None:
         if recover not in _RECOVER:
             raise InvalidCall(f"recover is {recover!r}; give 'all', 'called' or 'none'")

@@ -111,7 +111,7 @@ class TestGraphsAndThreads:
 
     def test_an_unknown_graph_is_named_with_those_that_are_known(self, memory):
         with Runtime(memory, graphs=[line("g", a=wrote("a")).compile()]) as runtime:
-            with pytest.raises(UnknownGraph, match="'h'.*it has: g"):
+            with pytest.raises(UnknownGraph, match=r"'h'.*it has: g"):
                 runtime.thread("t", "h")
 
     def test_without_a_name_several_graphs_are_ambiguous(self, memory):
@@ -233,7 +233,7 @@ class TestARuntimesLife:
     @pytest.mark.parametrize(
         "options",
         [{"recover": "some"}, {"max_workers": 0}, {"max_workers": "many"}],
-        ids=lambda o: repr(o),
+        ids=repr,
     )
     def test_an_option_that_is_none_is_refused(self, memory, options):
         with pytest.raises(InvalidCall):
