@@ -186,8 +186,11 @@ class Actor(pykka.Actor):
             Event("unhandled_signal", repr(self.cell), signal.reason, {"signal": repr(signal)})
         )
 
-    def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
-        """Release what the actor holds; runs at every end but a kill and a failed start."""
+    def on_stop(self, reason: ExitReason = NORMAL) -> None:
+        """Release what the actor holds; runs at every end but a kill and a failed start.
+
+        `reason` is always given; its default is there for type checkers, as pykka gives none.
+        """
 
     # What an actor may do
 

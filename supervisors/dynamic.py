@@ -13,6 +13,7 @@ from supervisors.errors import (
     InvalidSpec,
     MaxChildren,
     RestartsExceeded,
+    SupervisorsError,
 )
 from supervisors.exits import ExitReason, Shutdown
 from supervisors.family import Answer, Child, Family, Run, matches, start_failure
@@ -218,7 +219,7 @@ class DynamicSupervisor(Family):
         child.restarts += 1
         try:
             self._track(self._launch(child, self.extra_args))
-        except AlreadyStarted as error:
+        except SupervisorsError as error:
             run = self._failed_launch(child, error)
             child.last = run.ended if run.ended is not None else child.last
             self._report("restart_failed", child, run.ended)

@@ -31,7 +31,18 @@ if TYPE_CHECKING:
     from supervisors.signals import Down, Exit
     from supervisors.timers import TimerRef
 
-__all__ = ["CLOSING", "ENDED", "RUNNING", "STARTING", "Book", "Hooks", "Inbox", "Kid", "Services"]
+__all__ = [
+    "CLOSING",
+    "ENDED",
+    "RUNNING",
+    "STARTING",
+    "Book",
+    "Hooks",
+    "Inbox",
+    "Kid",
+    "Name",
+    "Services",
+]
 
 STARTING, RUNNING, CLOSING, ENDED = range(4)
 """The phases of an actor's life."""
@@ -69,6 +80,14 @@ class Kid(Protocol):
 
     def parent_ended(self, reason: ExitReason, /) -> None:
         """End: the parent did, for `reason`."""
+        ...
+
+
+class Name(Protocol):
+    """A name elsewhere than in the system's own table: `supervisors.Via`."""
+
+    def claim(self, cell: Inbox, /) -> None:
+        """Give the name to `cell`, or raise `AlreadyStarted`."""
         ...
 
 
@@ -141,7 +160,7 @@ class Inbox:
         self.phase = STARTING
         self.reason: ExitReason | None = None
         self.parent: Inbox | None = None
-        self.name: str | None = None
+        self.name: str | Name | None = None
         self.book: Book | None = None
         self.reply: Future[Any] | None = None
         self.after: deque[Any] | None = None

@@ -76,6 +76,12 @@ class Cell(Inbox):
         """End the actor without asking it; after `grace` seconds give its worker up."""
         kill(self, grace)
 
+    def put_inline(self, message: object) -> None:
+        """Send `message`, and handle it at once on the calling worker if nothing else could run."""
+        self.q.append(message)
+        if not self.run_inline() and self.busy.acquire(False):
+            self.scheduler.submit(self, here.worker)
+
     def run_inline(self) -> bool:
         """Run a slice of this actor at once on the calling worker, if nothing else could run.
 

@@ -11,7 +11,7 @@ from pykka._envelope import Envelope
 from supervisors.errors import CallingSelf, CallTimeout, NoProc
 from supervisors.exits import NORMAL, ExitReason
 from supervisors.future import Future
-from supervisors.inbox import ENDED, Inbox
+from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.scheduler import here
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ActorRef(pykka.ActorRef[A]):
         return f"urn:actor:{id(self.cell.system):x}:{self.cell.number}"
 
     @property
-    def name(self) -> str | None:
+    def name(self) -> str | Name | None:
         """The name under which the actor was started, if any."""
         return self.cell.name
 

@@ -13,6 +13,8 @@ from supervisors.errors import InvalidSpec
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
+    from supervisors.inbox import Name
+
 __all__ = [
     "BRUTAL_KILL",
     "INFINITY",
@@ -85,7 +87,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
             None: 5 seconds for a worker, infinity for a supervisor
         type: `worker` or `supervisor`; None: by the class
         significant: its own end may end the supervisor: see `auto_shutdown`
-        name: a name in the actor system, which each incarnation has
+        name: a name in the actor system, or a `Via`, which each incarnation has
         start_timeout: seconds that a start may take; None: the system's limit
 
     Raises:
@@ -104,7 +106,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
     shutdown: ShutdownRule | None = None
     type: ChildType | None = None
     significant: bool = False
-    name: str | None = None
+    name: str | Name | None = None
     start_timeout: float | None = None
 
     def __post_init__(self) -> None:

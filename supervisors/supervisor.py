@@ -23,6 +23,7 @@ from supervisors.errors import (
     RestartsExceeded,
     Running,
     StartError,
+    SupervisorsError,
 )
 from supervisors.exits import ExitReason, Shutdown
 from supervisors.family import Answer, Child, Family, Run, matches, start_failure
@@ -161,7 +162,7 @@ class Supervisor(Family):
         self._forget_retry(child)
         try:
             run = self._launch(child)
-        except AlreadyStarted as error:
+        except SupervisorsError as error:
             self._failed_launch(child, error)
             return
         while run.starting and run.ended is None:

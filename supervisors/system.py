@@ -22,7 +22,7 @@ from supervisors.errors import (
 from supervisors.events import Event, OnDeadLetter, OnEvent, log_event
 from supervisors.exits import KILLED, SHUTDOWN, Abnormal, ExitReason
 from supervisors.future import Future
-from supervisors.inbox import ENDED, Inbox
+from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.kill import shield
 from supervisors.mailbox import Cell, Ignore
 from supervisors.pool import PoolScheduler
@@ -120,7 +120,7 @@ class ActorSystem:
         self,
         actor_class: type[A],
         *args: Any,
-        name: str | None = None,
+        name: str | Name | None = None,
         link: ActorRef[Any] | Cell | None = None,
         monitor: tuple[Cell, object] | None = None,
         timeout: float | None = None,
@@ -132,7 +132,7 @@ class ActorSystem:
         Args:
             actor_class: a subclass of `supervisors.Actor`
             *args: for its `__init__`, which runs in the actor's own first slice
-            name: a name in this system, free again when the actor has ended
+            name: a name in this system, or a `Via`; free again when the actor has ended
             link: an actor to tie its life to, once it runs
             monitor: a cell and a token: told by `Down(token, reason)` of its end, once it runs
             timeout: seconds that the start may take; `limits.start_timeout` by default
@@ -185,7 +185,7 @@ class ActorSystem:
         self,
         actor_class: type[A],
         *args: Any,
-        name: str | None = None,
+        name: str | Name | None = None,
         link: ActorRef[Any] | Cell | None = None,
         monitor: tuple[Cell, object] | None = None,
         **kwargs: Any,
@@ -195,7 +195,7 @@ class ActorSystem:
         Args:
             actor_class: a subclass of `supervisors.Actor`
             *args: for its `__init__`
-            name: a name in this system
+            name: a name in this system, or a `Via`
             link: an actor to tie its life to
             monitor: a cell and a token: it gets exactly one `Down(token, reason)`, also if
                 `__init__` or `on_start` fails
@@ -222,7 +222,7 @@ class ActorSystem:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         *,
-        name: str | None = None,
+        name: str | Name | None = None,
         parent: Cell | None = None,
     ) -> Cell:
         """Make the cell of an actor that is not runnable yet: for supervisors. See `launch`."""
@@ -240,11 +240,12 @@ class ActorSystem:
                 self._enter(cell, name)
         return cell
 
-    def _enter(self, cell: Cell, name: str | None) -> None:
+    def _enter(self, cell: Cell, name: str | Name | None) -> None:
         if name is not None:
             cell.name = name
-            holder = self._names.setdefault(name, cell)
-            if holder is not cell:
+            if not isinstance(name, str):
+                name.claim(cell)
+            elif (holder := self._names.setdefault(name, cell)) is not cell:
                 raise AlreadyStarted(holder.ref, name)
         if cell.parent is None:
             self._roots[cell] = None
@@ -396,7 +397,7 @@ class ActorSystem:
 
     def forget(self, cell: Inbox) -> None:
         """Free the name of an actor that ends."""
-        if cell.name is not None and self._names.get(cell.name) is cell:
+        if isinstance(cell.name, str) and self._names.get(cell.name) is cell:
             del self._names[cell.name]
         if cell.parent is None:
             self._roots.pop(cell, None)  # type: ignore[call-overload]  # only cells are made here
