@@ -10,9 +10,9 @@ import signal
 import threading
 from typing import Any
 
-from beamweaver import Continue, Graph, Invoke, Resume, Runtime, interrupt
+from beamweaver import Invoke, Resume, Runtime, interrupt
 from beamweaver.checkpoint import LMDBCheckpointer
-from beamweaver.errors import BeamWeaverError, StoreOwned
+from beamweaver.errors import StoreOwned
 from beamweaver.events import TaskAcknowledged, TaskStarted
 from tests.runtime.kit import line, six, wrote
 
@@ -168,35 +168,51 @@ def complete_and_die(_pipe, path, run_id):
     die()
 
 
-def poisoned(recorder: Any = die) -> Graph:
-    """A graph whose node kills its process, and one that does not."""
-    return line("poison", a=wrote("a"), p=recorder)
+def poisoned(kill: Any = die) -> Any:
+    """A graph whose second node kills its process."""
+    return line("poison", a=wrote("a"), p=kill).compile()
 
 
-def run_poisoned(pipe, path, threads):
-    """Take up what is there, and begin what is not, among them threads that kill the process."""
-    poison = poisoned().compile()
-    healthy = line("healthy", a=wrote("a"), b=wrote("b")).compile()
-    runtime = Runtime(store_at(path), graphs=[poison, healthy]).start()
-    for name in threads:
-        graph = poison if name.startswith("p") else healthy
-        with contextlib.suppress(BeamWeaverError):
-            runtime.thread(name, graph).tell(Invoke({"n": 1}, run_id=f"run-{name}"))
-    for name in threads:
-        graph = poison if name.startswith("p") else healthy
-        with contextlib.suppress(BeamWeaverError):
-            runtime.thread(name, graph).ask(Continue(), timeout=PATIENCE)
-    pipe.send("survived")
-    runtime.close()
+def healthy(node: Any) -> Any:
+    """A graph whose second node is this one."""
+    return line("healthy", a=wrote("a"), b=node).compile()
 
 
-def take_up_poisoned(pipe, path):
-    """Only recover; tell when the process would have lived."""
-    poison = poisoned().compile()
-    healthy = line("healthy", a=wrote("a"), b=wrote("b")).compile()
-    with Runtime(store_at(path), graphs=[poison, healthy]):
-        pipe.send("up")
+def run_poisoned(pipe, path, fresh, expected):
+    """Take up what is there, begin `fresh` threads, and die when `expected` healthy ones hang."""
+    came = threading.Semaphore(0)
+    graphs = [poisoned(_die_when(came, expected)), healthy(_hang(came))]
+    runtime = Runtime(store_at(path), graphs=graphs).start()
+    for name in fresh:
+        runtime.thread(name, graphs[name[0] != "p"]).tell(Invoke({"n": 1}))
+    pipe.send("up")
+    threading.Event().wait(PATIENCE)
+    os._exit(3)
+
+
+def finish_healthy(pipe, path):
+    """Take up what is there: healthy threads end at once, poisoned ones kill the process."""
+    with Runtime(store_at(path), graphs=[poisoned(), healthy(wrote("b"))]) as runtime:
+        runtime.subscribe(lambda event: pipe.send((type(event).__name__, event.thread_id)))
         threading.Event().wait(PATIENCE)
+    os._exit(3)
+
+
+def _die_when(came, expected):
+    def node(_state):
+        for _ in range(expected):
+            assert came.acquire(timeout=PATIENCE)
+        die()
+
+    return node
+
+
+def _hang(came):
+    def node(_state):
+        came.release()
+        threading.Event().wait()
+
+    return node
 
 
 # Kill points --------------------------------------------------------------------------------------
