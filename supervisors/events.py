@@ -28,6 +28,7 @@ EventKind: TypeAlias = Literal[
     "killed",
     "abandoned",
     "mailbox_full",
+    "task_failed",
     "hook_failed",
 ]
 """The kinds of event; new ones may be added, a hook ignores those that it does not know."""
