@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from beamweaver.graph._signatures import is_async
 from beamweaver.graph.compiled import Branch, Join, NodeSpec
 from beamweaver.graph.fingerprint import fingerprint
 from beamweaver.types import END, START, seconds
@@ -78,6 +79,7 @@ def _nodes(declared: Declared) -> dict[str, NodeSpec]:
             index=index,
             fn=node.fn,
             caller=node.caller,
+            is_async=is_async(node.fn),
             retry=declared.retry if node.retry is UNSET else node.retry,
             timeout=declared.timeout if node.timeout is UNSET else node.timeout,
             metadata=node.metadata,
@@ -112,6 +114,7 @@ def _branches(declared: Declared) -> list[Branch]:
                 index=index,
                 router=branch.router,
                 caller=branch.caller,
+                is_async=is_async(branch.router),
                 targets=branch.targets,
                 place=branch.place,
             )

@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Caller", "CannotCall", "call_plan", "reducer_fault", "second_annotation"]
+__all__ = ["Caller", "CannotCall", "call_plan", "is_async", "reducer_fault", "second_annotation"]
 
 Caller: TypeAlias = Callable[[Callable[..., Any], Any, Any], Any]
 """Calls a function with a state and a context."""
@@ -31,7 +31,7 @@ def call_plan(fn: object, what: str) -> Caller | None:
         None if `fn` takes the state only, else the caller.
 
     Raises:
-        CannotCall: It is not callable, is async or a generator, or takes other parameters.
+        CannotCall: It is not callable, is a generator, or takes other parameters.
     """
     if not callable(fn):
         raise CannotCall(f"{what} is {fn!r}, which cannot be called; give a function of (state)")
@@ -93,20 +93,24 @@ def _by_keyword_alone(name: str) -> Caller:
 
 
 def _refuse_kinds(fn: Callable[..., Any], what: str) -> None:
-    inner: Any = fn
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    call = getattr(type(inner), "__call__", None)  # noqa: B004  # the method itself is looked at
-    for each in (inner, call):
-        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
-            raise CannotCall(
-                f"{what} is an async function; async nodes are not supported yet. "
-                "Write it with def, and call asyncio.run(...) inside where you need a loop"
-            )
-        if inspect.isgeneratorfunction(each):
+    for each in _bodies(fn):
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
             raise CannotCall(
                 f"{what} is a generator function; return its update instead of yielding it"
             )
+
+
+def is_async(fn: object) -> bool:
+    """Whether `fn` is a coroutine function, a partial of one, or an object with such a call."""
+    return any(inspect.iscoroutinefunction(each) for each in _bodies(fn))
+
+
+def _bodies(fn: object) -> tuple[Any, Any]:
+    """The function behind partials, and the `__call__` of its class."""
+    inner: Any = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    return inner, getattr(type(inner), "__call__", None)  # noqa: B004  # the method itself is looked at
 
 
 def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:

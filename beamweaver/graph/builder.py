@@ -158,7 +158,7 @@ class Graph:
             The builder; as a decorator, the function.
 
         Raises:
-            InvalidGraph: An argument is unfit, or the function is async or takes other parameters.
+            InvalidGraph: An argument is unfit, or the function is a generator or takes other parameters.
 
         Example:
             >>> graph = Graph(name="g")
@@ -270,7 +270,7 @@ class Graph:
             The builder.
 
         Raises:
-            InvalidGraph: An argument is unfit, or the router is async or takes other parameters.
+            InvalidGraph: An argument is unfit, or the router is a generator or takes other parameters.
         """
         what = self._what("add_conditional_edges")
         source = arguments.end(source, "source", what)

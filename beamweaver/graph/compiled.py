@@ -43,12 +43,14 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
         metadata: What the user noted at the node.
         destinations: Where the user said that it may go by `goto` or `Send`.
         place: Where it was added, as `file:line`.
+        is_async: Whether it is a coroutine function, so that it runs on the node loop.
     """
 
     name: str
     index: int
     fn: Callable[..., Any]
     caller: Caller | None = None
+    is_async: bool = False
     retry: RetryPolicy | None = None
     timeout: float | None = None
     metadata: Mapping[str, Any] = MappingProxyType({})
@@ -85,12 +87,14 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
         caller: How to call it with a context, or None if it takes the state only.
         targets: The node of each router value; None where a router returns names of nodes.
         place: Where it was added, as `file:line`.
+        is_async: Whether it is a coroutine function.
     """
 
     source: str
     index: int
     router: Callable[..., Any]
     caller: Caller | None = None
+    is_async: bool = False
     targets: Mapping[Hashable, str] | None = None
     place: str = ""
 

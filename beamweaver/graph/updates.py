@@ -278,7 +278,7 @@ class _Collector:
             close = getattr(part, "close", None)
             if close is not None:
                 close()  # nobody will await it; Python would warn at a later, unrelated place
-            hint = " It is a coroutine: async nodes are not supported yet; use asyncio.run."
+            hint = " It is a coroutine: write the node with async def and await it there."
         raise InvalidUpdate(
             f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint} "
             f"Return None, a dict such as {_example(self.graph)}, a Command, a Send, "

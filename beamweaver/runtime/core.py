@@ -144,7 +144,8 @@ class Core:
         )
         receipt = None if waits else self.system.future()
         node = self._node() if waits else None
-        waiting = Waiting(call, self.system.future(), receipt, node and node.thread_id)
+        asker = None if node is None else node.thread_id
+        waiting = Waiting(call, self.system.future(), receipt, asker)
         if not hub.waiters.add(thread_id, waiting):
             assert node is not None, "only a node can wait for itself"
             raise _calling_self(node, thread_id)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from beamweaver.checkpoint.codec import ChannelCodec
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.hub import Hub
@@ -15,20 +17,25 @@ __all__ = ["GraphCodec", "ThreadEnv"]
 class GraphCodec:
     """The encoding of a graph's channels: one plan a channel, made once."""
 
-    __slots__ = ("_codec", "_plans")
+    __slots__ = ("_any", "_codec", "_encoders", "_plans")
 
     def __init__(self, codec: Any, graph: CompiledGraph) -> None:
         self._codec = codec
         self._plans: dict[str, ChannelCodec] = {
             name: codec.plan(channel.type) for name, channel in graph.channels.items()
         }
+        self._any: Callable[[Any], bytes] = codec.encode
+        self._encoders: dict[str, Callable[[Any], bytes]] = {
+            name: plan.encode for name, plan in self._plans.items()
+        }
+
+    def encoder(self, channel: str) -> Callable[[Any], bytes]:
+        """What encodes the values of a channel."""
+        return self._encoders.get(channel, self._any)
 
     def encode(self, channel: str, value: Any) -> bytes:
         """A channel's value as bytes."""
-        plan = self._plans.get(channel)
-        if plan is None:
-            return self._codec.encode(value)  # type: ignore[no-any-return] # the codec is untyped here
-        return plan.encode(value)
+        return self._encoders.get(channel, self._any)(value)
 
     def decode(self, channel: str, data: bytes) -> Any:
         """A channel's value from its bytes."""
@@ -39,11 +46,22 @@ class GraphCodec:
 class ThreadEnv:
     """`beamweaver.engine.Env` for the actor of one thread."""
 
-    __slots__ = ("_codec", "_hub", "decode", "encode", "epoch", "incarnation", "keeps", "limits")
+    __slots__ = (
+        "_codec",
+        "_hub",
+        "_time",
+        "decode",
+        "encode",
+        "epoch",
+        "incarnation",
+        "keeps",
+        "limits",
+    )
 
     def __init__(self, hub: Hub, codec: GraphCodec, incarnation: int) -> None:
         self._hub = hub
         self._codec = hub.codec
+        self._time = hub.system.clock.time
         self.epoch = hub.epoch
         self.incarnation = incarnation
         self.limits = hub.limits
@@ -58,7 +76,7 @@ class ThreadEnv:
 
     def now_us(self) -> int:
         """UTC in microseconds."""
-        return int(self._hub.system.clock.time() * 1_000_000)
+        return int(self._time() * 1_000_000)
 
     def random(self) -> float:
         """A number in [0, 1)."""

@@ -13,12 +13,14 @@ import structlog
 
 from beamweaver.errors import UnknownGraph
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.messages import RETIRE, WAKE
+from beamweaver.runtime.loop import LoopWorker
+from beamweaver.runtime.messages import RECOVER, RETIRE, WAKE
 from beamweaver.runtime.waiters import Waiters
 from supervisors import ChildSpec
 from supervisors.requests import StartChild
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from beamweaver.checkpoint.base import Checkpointer
@@ -74,16 +76,20 @@ class Hub:
         self.timers: Cell | None = None
         self.threads: Cell | None = None
         self.recovery: Cell | None = None
+        self.loop: LoopWorker | None = None
+        self.user_loop: asyncio.AbstractEventLoop | None = None
+        """The loop of `async with Runtime`, where there is one."""
         self.actors: dict[str, Cell] = {}
         self.quarantined: dict[str, str] = {}
         self.draining = False
-        self.fault: Callable[[str], None] | None = None
-        """For tests: called with the name of each point that is reached."""
+        self.fault: Callable[[str, str], None] | None = None
+        """For tests: called with the name of each point that is reached, and the thread if one reached it."""
         self.fatal: BaseException | None = None
         self._incarnations = itertools.count(1)
         self._ids = itertools.count(1)
         self._id_prefix = f"{epoch:x}-" if seed is not None else ""
         self._lock = threading.Lock()
+        self._blockers: set[str] = set()
         self._starting: set[str] = set()
         self._plans: WeakKeyDictionary[CompiledGraph, GraphCodec] = WeakKeyDictionary()
 
@@ -146,10 +152,30 @@ class Hub:
             except Exception as error:  # noqa: BLE001 - a listener is user code
                 self.log.warning("listener_failed", listener=repr(listener), error=repr(error))
 
-    def reached(self, point: str) -> None:
+    def reached(self, point: str, thread_id: str = "") -> None:
         """A named point was reached; costs one test where no fault is planned."""
         if self.fault is not None:
-            self.fault(point)
+            self.fault(point, thread_id)
+
+    # The node loop --------------------------------------------------------------------------------
+
+    def node_loop(self) -> LoopWorker:
+        """The loop of the async nodes; made at its first use."""
+        with self._lock:
+            if self.loop is None:
+                self.loop = LoopWorker(self.user_loop)
+            return self.loop
+
+    def blocked_loop(self, node: str, seconds: float) -> None:
+        """A node held the loop; it is named once."""
+        if node not in self._blockers:
+            self._blockers.add(node)
+            self.log.warning(
+                "node_blocks_the_loop",
+                node=node,
+                seconds=round(seconds, 3),
+                cure="await what waits, or make it a sync node, which runs on a worker",
+            )
 
     # Threads ------------------------------------------------------------------------------------
 
@@ -162,7 +188,7 @@ class Hub:
                 self._starting.add(thread_id)
                 supervisor = self.threads
         if cell is not None:
-            cell.put(WAKE)
+            cell.put(RECOVER if recover else WAKE)
         elif supervisor is not None:
             # One that has ended meanwhile loses this; then Recovery finds the call in `waiters`.
             supervisor.put(self._start_request(thread_id, recover=recover))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.effects import Attempt
 from beamweaver.engine.failures import describe
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.hub import Hub
     from beamweaver.types import Failure, Send
 
-__all__ = ["NodeActor", "RouterActor", "to_result"]
+__all__ = ["NodeActor", "RouterActor", "Routing", "run_async", "to_result"]
 
 
 class NodeActor(TaskActor):
@@ -59,26 +60,57 @@ class NodeActor(TaskActor):
         """The attempt."""
         attempt = self._attempt
         context = Context(self._hub, attempt, self._thread_id, self._run_id)
-        token = _current.set(context)
+        _current.set(context)  # a task has context variables of its own
         try:
             returned = call_node(attempt.node, attempt.view, context)
-            answer = normalize(self._graph, attempt.node, returned)
-            return to_result(self._codec, answer, attempt.node.name)
+            return _judged(self._graph, self._codec, attempt, returned)
         except Asks as asks:
             return asks.question
         except Killed:
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
             return describe(error, attempt.node.name, attempt.task_id, attempt.number)
-        finally:
-            _current.reset(token)
 
 
-class RouterActor(TaskActor):
-    """Runs the routers of a merged step, in order, as one attempt."""
+async def run_async(
+    hub: Hub,
+    graph: CompiledGraph,
+    codec: GraphCodec,
+    attempt: Attempt,
+    thread_id: str,
+    run_id: str,
+) -> Result | Question | Failure:
+    """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`."""
+    context = Context(hub, attempt, thread_id, run_id)
+    _current.set(context)  # a coroutine has context variables of its own
+    try:
+        returned = await call_node(attempt.node, attempt.view, context)
+        return _judged(graph, codec, attempt, returned)
+    except Asks as asks:
+        return asks.question
+    except asyncio.CancelledError as error:
+        if _being_cancelled():
+            raise
+        return describe(error, attempt.node.name, attempt.task_id, attempt.number)
+    except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
+        return describe(error, attempt.node.name, attempt.task_id, attempt.number)
 
-    lane: ClassVar[Literal["lo"]] = "lo"
-    isolated: ClassVar[bool] = False
+
+def _being_cancelled() -> bool:
+    """Whether the framework cancelled the task; a `CancelledError` that user code raises is a failure."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _judged(graph: CompiledGraph, codec: GraphCodec, attempt: Attempt, returned: object) -> Result:
+    answer = normalize(graph, attempt.node, returned)
+    return to_result(codec, answer, attempt.node.name)
+
+
+class Routing:
+    """The routers of a merged step, asked in order as one attempt."""
+
+    __slots__ = ("_codec", "_graph", "_hub", "_run_id", "_thread_id", "_transition")
 
     def __init__(
         self,
@@ -96,30 +128,73 @@ class RouterActor(TaskActor):
         self._thread_id = thread_id
         self._run_id = run_id
 
-    def run(self) -> Routes | Failure:
-        """Ask each router."""
+    @property
+    def is_async(self) -> bool:
+        """Whether any of the routers is a coroutine function."""
+        return any(branch.is_async for _task, branch in self._transition.routers)
+
+    def ask(self) -> Routes | Failure:
+        """Ask sync routers."""
         routes: dict[int, list[Route]] = {}
         node = ""
         try:
             for task, branch in self._transition.routers:
                 node = task.node
-                chosen = self._ask(task, branch)
-                routes.setdefault(task.position, []).append(chosen)
+                view, context = self._seen(task)
+                self._take(routes, task, branch, call_router(branch, view, context))
         except Killed:
             raise
         except BaseException as error:  # noqa: BLE001 - a router is user code
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
 
-    def _ask(self, task: Task, branch: Branch) -> Route:
-        view = dict(self._transition.view)
-        node = self._graph.nodes.get(task.node) or NodeSpec(name=task.node, index=-1, fn=_no_body)
+    async def ask_async(self) -> Routes | Failure:
+        """Ask routers of which some are async."""
+        routes: dict[int, list[Route]] = {}
+        node = ""
+        try:
+            for task, branch in self._transition.routers:
+                node = task.node
+                view, context = self._seen(task)
+                returned = call_router(branch, view, context)
+                if branch.is_async:
+                    returned = await returned
+                self._take(routes, task, branch, returned)
+        except asyncio.CancelledError:
+            if _being_cancelled():
+                raise
+            return describe(RouterFailed(f"a router after {node!r} was cancelled"), node, "", 1)
+        except BaseException as error:  # noqa: BLE001 - a router is user code
+            return describe(_as_router_failure(error, node), node, "", 1)
+        return routes
+
+    def _seen(self, task: Task) -> tuple[dict[str, Any], Context]:
         transition = self._transition
+        view = dict(transition.view)
+        node = self._graph.nodes.get(task.node) or NodeSpec(name=task.node, index=-1, fn=_no_body)
         attempt = Attempt(task, node, transition.branch, transition.step, view, transition.timeout)
-        context = Context(self._hub, attempt, self._thread_id, self._run_id)
-        returned = call_router(branch, view, context)
+        return view, Context(self._hub, attempt, self._thread_id, self._run_id)
+
+    def _take(
+        self, routes: dict[int, list[Route]], task: Task, branch: Branch, returned: object
+    ) -> None:
         targets, sends = normalize_routing(self._graph, branch, returned)
-        return Route(targets, planned(self._codec, sends, branch.name))
+        route = Route(targets, planned(self._codec, sends, branch.name))
+        routes.setdefault(task.position, []).append(route)
+
+
+class RouterActor(TaskActor):
+    """Asks the routers of a merged step on a worker."""
+
+    lane: ClassVar[Literal["lo"]] = "lo"
+    isolated: ClassVar[bool] = False
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+
+    def run(self) -> Routes | Failure:
+        """Ask each router."""
+        return self._routing.ask()
 
 
 def _no_body(_state: object) -> None:
@@ -144,11 +219,11 @@ def to_result(codec: GraphCodec, answer: NodeReturn, node: str) -> Result:
     Raises:
         SerializationError: A value cannot be stored; it names the node, the key and the path.
     """
-    encode = codec.encode
+    encoder = codec.encoder
     writes = []
     for channel, value, overwrite in answer.writes:
         try:
-            writes.append(Write(channel, value, encode(channel, value), overwrite))
+            writes.append(Write(channel, value, encoder(channel)(value), overwrite))
         except SerializationError as error:
             raise _named(error, node, channel) from error.__cause__
     sends = planned(codec, answer.sends, node) if answer.sends else ()

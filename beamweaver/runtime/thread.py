@@ -12,10 +12,10 @@ from beamweaver.engine.state import Question, Result, RunState
 from beamweaver.errors import BeamWeaverError, UnknownRun
 from beamweaver.events import AttemptKilled, StoreTrouble
 from beamweaver.runtime import messages as msg
+from beamweaver.runtime.bodies import Bodies
 from beamweaver.runtime.env import GraphCodec, ThreadEnv
 from beamweaver.runtime.inbox import calls_of
-from beamweaver.runtime.node import NodeActor, RouterActor
-from beamweaver.runtime.reading import recorded_outcome
+from beamweaver.runtime.reading import recorded_outcome, wrong_graph
 from beamweaver.runtime.waiters import Answer
 from beamweaver.runtime.writer import Apply
 from supervisors import Actor, TaskDone, TaskEnded, TaskFailed
@@ -23,18 +23,15 @@ from supervisors.signals import Down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Context
 
     from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.engine.calls import Call
-    from beamweaver.engine.effects import Attempt, Effect, Transition
+    from beamweaver.engine.effects import Attempt, Effect
     from beamweaver.runtime.hub import Hub
     from beamweaver.types import Failure
     from supervisors import ExitReason, Future
 
 __all__ = ["ThreadActor"]
-
-_KILL_GRACE = 1.0
 
 
 class ThreadActor(Actor):
@@ -56,16 +53,13 @@ class ThreadActor(Actor):
         self._codec: GraphCodec | None = None
         self._image: ThreadImage | None = None
         self._loaded = False
-        self._tasks: dict[Attempt | Transition, Any] = {}
-        """What runs: token -> its task's handle."""
+        self._bodies = Bodies(hub, self.cell, thread_id)
         self._ending: dict[tuple[int, int], Attempt] = {}
         """Killed attempts whose bodies have not ended: (step, position) -> attempt."""
         self._awaited: set[Attempt] = set()
         """Of those, the ones whose end the machine waits for."""
         self._held: dict[tuple[int, int], fx.StartAttempt] = {}
         """Attempts that start when the body of the one before has ended."""
-        self._context: Context | None = None
-        """The context variables of the caller who stands behind the run."""
         self._reload = False
         self._fed = False
         self._drains: list[Future[None]] = []
@@ -89,8 +83,7 @@ class ThreadActor(Actor):
         """Claim the thread; what older incarnations wrote is in the store when the claim stands."""
         self._hub.enter(self.thread_id, self.cell)
         assert self._hub.writer is not None, "the writer starts before the threads"
-        self._hub.writer.put(msg.Claim(self.thread_id, self._incarnation, self.cell))
-        self._hub.writer.run_inline()
+        self._hub.writer.put_inline(msg.Claim(self.thread_id, self._incarnation, self.cell))
 
     def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
         """Let the writer forget the incarnation."""
@@ -138,6 +131,8 @@ class ThreadActor(Actor):
                 self._fed = True
             case msg.CUT:
                 self._feed(Machine.cut)
+            case msg.RECOVER:
+                self._recover_now()
             case msg.RETIRE:
                 self._retire()
 
@@ -146,7 +141,7 @@ class ThreadActor(Actor):
     def _load(self) -> None:
         """Read the thread from the store, then go on with it."""
         hub = self._hub
-        hub.reached("thread.load")
+        hub.reached("thread.load", self.thread_id)
         self._image = hub.store.load(self.thread_id)
         self._loaded = True
         if self._image is not None and self._image.row.graph in hub.graphs:
@@ -171,6 +166,18 @@ class ThreadActor(Actor):
         self._fed = True
         return machine
 
+    def _recover_now(self) -> None:
+        """Recovery found the thread's actor there, because of a call: is the run taken up too?"""
+        self._recover = True
+        machine, image = self._machine, self._image
+        if machine is None:
+            if image is not None and image.row.graph in self._hub.graphs:
+                self._make_machine(image.row.graph)
+        elif machine.idle:
+            machine.begin(recover=True)
+            self._fed = True
+        self._take_calls()
+
     def _take_calls(self) -> None:
         if not self._loaded:
             return
@@ -187,6 +194,8 @@ class ThreadActor(Actor):
             machine = None
         if machine is None:
             name = call.graph if self._image is None else self._image.row.graph
+            if name != call.graph:
+                raise wrong_graph(self.thread_id, name, call.graph)
             machine = self._make_machine(name)
         if call.named or call.again:
             self._look_up(call, machine)
@@ -220,7 +229,7 @@ class ThreadActor(Actor):
 
     def _done(self, token: Any, value: Any) -> None:
         machine = self._machine
-        if machine is None or self._tasks.pop(token, None) is None:
+        if machine is None or not self._bodies.ended(token):
             return
         self._fed = True
         kind = type(value)
@@ -236,7 +245,7 @@ class ThreadActor(Actor):
     def _failed(self, token: Any, error: BaseException) -> None:
         """The framework's own code failed in the attempt; as good as the node's failure."""
         machine = self._machine
-        if machine is None or self._tasks.pop(token, None) is None:
+        if machine is None or not self._bodies.ended(token):
             return
         node, task_id, number = _who(token)
         self._fail(machine, token, describe(error, node, task_id, number))
@@ -251,7 +260,7 @@ class ThreadActor(Actor):
     def _lost(self, token: Any, reason: ExitReason) -> None:
         """The actor of an attempt was killed from outside (its own kills are known already)."""
         machine = self._machine
-        if machine is None or self._tasks.pop(token, None) is None:
+        if machine is None or not self._bodies.ended(token):
             return
         if isinstance(token, fx.Attempt):
             self._ending[token.step, token.position] = token
@@ -280,7 +289,7 @@ class ThreadActor(Actor):
         if machine is None or machine.in_flight is None:
             return
         if machine.in_flight.record.seq == ack.seq:
-            self._hub.reached("thread.acknowledged")
+            self._hub.reached("thread.acknowledged", self.thread_id)
             machine.acknowledged()
             self._fed = True
 
@@ -290,9 +299,7 @@ class ThreadActor(Actor):
         hub.log.error("commit_failed", thread_id=self.thread_id, error=refused.error.message)
         if hub.listeners:
             hub.publish(StoreTrouble(thread_id=self.thread_id, message=refused.error.message))
-        for task in self._tasks.values():
-            task.kill(_KILL_GRACE)
-        self._tasks.clear()
+        self._bodies.kill_all()
         hub.waiters.fail_thread(self.thread_id, refused.error)
         self._stand_still()
 
@@ -339,20 +346,10 @@ class ThreadActor(Actor):
         machine, hub = self._machine, self._hub
         if machine is None:
             return
-        hub.reached("thread.start")
+        hub.reached("thread.start", self.thread_id)
+        assert self._codec is not None, "a machine has a codec"
         try:
-            self._tasks[attempt] = self.system.spawn_task(
-                NodeActor,
-                hub,
-                machine.graph,
-                self._codec,
-                attempt,
-                self.thread_id,
-                machine.state.run.names[0],
-                owner=self.cell,
-                token=attempt,
-                context=None if self._context is None else self._context.copy(),
-            )
+            self._bodies.start(machine.graph, self._codec, attempt, machine.state.run.names[0])
         except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
             node, task_id, number = _who(attempt)
             self._fail(machine, attempt, describe(error, node, task_id, number))
@@ -361,42 +358,31 @@ class ThreadActor(Actor):
         machine = self._machine
         if machine is None:
             return
-        self._tasks[effect.transition] = self.system.spawn_task(
-            RouterActor,
-            self._hub,
-            machine.graph,
-            self._codec,
-            effect.transition,
-            self.thread_id,
-            machine.state.run.names[0],
-            owner=self.cell,
-            token=effect.transition,
-            context=None if self._context is None else self._context.copy(),
-        )
+        assert self._codec is not None, "a machine has a codec"
+        run_id = machine.state.run.names[0]
+        try:
+            self._bodies.route(machine.graph, self._codec, effect.transition, run_id)
+        except Exception as error:  # noqa: BLE001 - no worker to be had is the routers' failure
+            self._fail(machine, effect.transition, describe(error, "", "", 1))
 
     def _cancel_attempt(self, effect: fx.CancelAttempt) -> None:
         attempt = effect.attempt
         held = self._held.pop((attempt.step, attempt.position), None)
-        task = self._tasks.pop(attempt, None)
-        if task is None or held is not None:
+        if held is not None or not self._bodies.kill(attempt):
             if effect.wait:
                 self._feed(lambda machine: machine.lost(attempt))
             return
         self._ending[attempt.step, attempt.position] = attempt
         if effect.wait:
             self._awaited.add(attempt)
-        task.kill(_KILL_GRACE)
 
     def _cancel_transition(self, effect: fx.CancelTransition) -> None:
-        task = self._tasks.pop(effect.transition, None)
-        if task is not None:
-            task.kill(_KILL_GRACE)
+        self._bodies.kill(effect.transition)
 
     def _write(self, effect: fx.WriteCommit) -> None:
         writer = self._hub.writer
         assert writer is not None, "the writer starts before the threads"
-        writer.put(msg.Write(effect.commit, self.cell))
-        writer.run_inline()
+        writer.put_inline(msg.Write(effect.commit, self.cell))
 
     def _set_timer(self, effect: fx.SetTimer) -> None:
         assert self._hub.timers is not None, "the timers start before the threads"
@@ -407,8 +393,8 @@ class ThreadActor(Actor):
         self._hub.timers.put(msg.DropTimer(self.cell, effect.key))
 
     def _admitted(self, effect: fx.Admitted) -> None:
-        self._hub.reached("thread.admitted")
-        self._context = self._hub.waiters.context_of(self.thread_id, effect.call)
+        self._hub.reached("thread.admitted", self.thread_id)
+        self._bodies.context = self._hub.waiters.context_of(self.thread_id, effect.call)
         self._hub.waiters.admitted(self.thread_id, effect.call, effect.run_id)
 
     def _reply(self, effect: fx.Reply) -> None:
@@ -439,14 +425,14 @@ class ThreadActor(Actor):
             self._retire()
 
     def _drained(self) -> None:
-        if self._loaded and not self._tasks:
+        if self._loaded and not self._bodies:
             for done in self._drains:
                 done.offer(None)
             self._drains = []
 
     def _retire(self) -> None:
         machine = self._machine
-        if machine is not None and not (machine.idle and not self._tasks and not self._ending):
+        if machine is not None and not (machine.idle and not self._bodies and not self._ending):
             return
         if self._hub.leave(self.thread_id, self.cell):
             if not self._hub.keeps:
@@ -458,8 +444,9 @@ class ThreadActor(Actor):
         writer, thread_id = self._hub.writer, self.thread_id
         if writer is not None:
             gone = self.system.future()
-            writer.put(Apply(lambda store, epoch: store.delete_thread(epoch, thread_id), gone))
-            writer.run_inline()
+            writer.put_inline(
+                Apply(lambda store, epoch: store.delete_thread(epoch, thread_id), gone)
+            )
 
 
 def _who(token: Any) -> tuple[str, str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.runtime.loop import NodeLoop
 from beamweaver.runtime.recovery import Recovery
 from beamweaver.runtime.registry import Registry
 from beamweaver.runtime.threads import ThreadSupervisor
@@ -26,6 +27,7 @@ def children(hub: Hub) -> list[ChildSpec]:
         ChildSpec("registry", Registry, args=(hub,)),
         ChildSpec("timers", Timers, args=(hub,)),
         ChildSpec("writer", CheckpointWriter, args=(hub,)),
+        ChildSpec("loop", NodeLoop, args=(hub,)),
         ChildSpec("threads", ThreadSupervisor, args=(hub,)),
         ChildSpec("recovery", Recovery, args=(hub,)),
     ]

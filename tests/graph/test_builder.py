@@ -287,7 +287,7 @@ class TestCalls:
         with pytest.raises(InvalidGraph, match="takes 'limit' by keyword only"):
             Graph(name="g").add_node("a", fn)
 
-    def test_async_functions_are_refused_with_a_cure(self):
+    def test_async_functions_partials_and_callables_are_async_nodes(self):
         async def fn(state):
             return None
 
@@ -296,9 +296,8 @@ class TestCalls:
                 return None
 
         for each in (fn, Callable(), functools.partial(fn)):
-            with pytest.raises(InvalidGraph, match="async nodes are not supported yet") as caught:
-                Graph(name="g").add_node("a", each)
-            assert "asyncio.run" in str(caught.value)
+            graph = Graph(name="g").add_node("a", each).add_edge(START, "a").compile()
+            assert graph.nodes["a"].is_async
 
     def test_generator_functions_are_refused_with_a_cure(self):
         def fn(state):

@@ -163,7 +163,7 @@ def test_a_coroutine_is_closed_and_told():
     async def work():
         return {}
 
-    with pytest.raises(InvalidUpdate, match="async nodes are not supported yet"):
+    with pytest.raises(InvalidUpdate, match="write the node with async def"):
         returned(work())
 
 

@@ -1,0 +1,111 @@
+"""The bodies that run for one thread: sync ones on workers of the pool, async ones on the node loop."""
+
+from __future__ import annotations
+
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.runtime.loop import LoopTask
+from beamweaver.runtime.node import NodeActor, RouterActor, Routing, run_async
+
+if TYPE_CHECKING:
+    from beamweaver.engine.effects import Attempt, Transition
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.env import GraphCodec
+    from beamweaver.runtime.hub import Hub
+    from supervisors import TaskActor
+    from supervisors.mailbox import Cell
+
+__all__ = ["Bodies"]
+
+KILL_GRACE = 1.0
+"""Seconds from a kill until a body that does not end is abandoned."""
+
+
+class Bodies:
+    """Starts and kills the bodies of a thread's attempts, and knows which run.
+
+    The owner gets one of `TaskDone`, `TaskFailed`, `Down` for each, with the attempt (or transition) as
+    the token, and after a kill one `TaskEnded`.
+    """
+
+    def __init__(self, hub: Hub, owner: Cell, thread_id: str) -> None:
+        self._hub = hub
+        self._owner = owner
+        self._thread_id = thread_id
+        self._running: dict[Attempt | Transition, TaskActor | LoopTask] = {}
+        self.context: Context | None = None
+        """The context variables of the caller who stands behind the run; each body gets a copy."""
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, graph: CompiledGraph, codec: GraphCodec, attempt: Attempt, run_id: str) -> None:
+        """Run a node.
+
+        Raises:
+            WorkersExhausted: Too many workers are held by abandoned bodies.
+        """
+        hub, thread_id = self._hub, self._thread_id
+        if attempt.node.is_async:
+            self._running[attempt] = self._on_loop(
+                attempt.node.name,
+                lambda: run_async(hub, graph, codec, attempt, thread_id, run_id),
+                attempt,
+            )
+            return
+        self._running[attempt] = hub.system.spawn_task(
+            NodeActor,
+            hub,
+            graph,
+            codec,
+            attempt,
+            thread_id,
+            run_id,
+            owner=self._owner,
+            token=attempt,
+            context=None if self.context is None else self.context.copy(),
+        )
+
+    def route(
+        self, graph: CompiledGraph, codec: GraphCodec, transition: Transition, run_id: str
+    ) -> None:
+        """Ask the routers of a step.
+
+        Raises:
+            WorkersExhausted: Too many workers are held by abandoned bodies.
+        """
+        routing = Routing(self._hub, graph, codec, transition, self._thread_id, run_id)
+        if routing.is_async:
+            self._running[transition] = self._on_loop("router", routing.ask_async, transition)
+            return
+        self._running[transition] = self._hub.system.spawn_task(
+            RouterActor,
+            routing,
+            owner=self._owner,
+            token=transition,
+            context=None if self.context is None else self.context.copy(),
+        )
+
+    def _on_loop(self, name: str, body: Any, token: Attempt | Transition) -> LoopTask:
+        context = copy_context() if self.context is None else self.context.copy()
+        task = LoopTask(self._hub, name, body, owner=self._owner, token=token, context=context)
+        self._hub.node_loop().post(task.begin)
+        return task
+
+    def ended(self, token: Any) -> bool:
+        """Whether the body of `token` ran until now; it does not any more."""
+        return self._running.pop(token, None) is not None
+
+    def kill(self, token: Attempt | Transition) -> bool:
+        """Kill a body that runs; its result, should it come, is nobody's. False if none runs."""
+        task = self._running.pop(token, None)
+        if task is None:
+            return False
+        task.kill(KILL_GRACE)
+        return True
+
+    def kill_all(self) -> None:
+        """Kill every body."""
+        for token in list(self._running):
+            self.kill(token)

@@ -1,0 +1,259 @@
+"""The node loop: the event loop on which the async nodes of a runtime run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from supervisors import KILLED, Actor, TaskDone, TaskEnded, TaskFailed
+from supervisors.signals import Down
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+    from contextvars import Context
+
+    from beamweaver.runtime.hub import Hub
+    from supervisors import ExitReason
+    from supervisors.mailbox import Cell
+
+__all__ = ["LoopTask", "LoopWorker", "NodeLoop"]
+
+_BLOCKS_SECONDS = 0.1
+_JOIN_SECONDS = 2.0
+
+
+class LoopTask:
+    """One coroutine on the loop, with the surface of a `TaskActor`.
+
+    Its owner gets exactly one of `TaskDone`, `TaskFailed` and `Down(token, KILLED)`; after a kill one
+    `TaskEnded` follows, when the coroutine has ended or its grace period is over.
+    """
+
+    __slots__ = (
+        "_body",
+        "_claim",
+        "_context",
+        "_ended",
+        "_hub",
+        "_name",
+        "_owner",
+        "_task",
+        "_token",
+    )
+
+    def __init__(
+        self,
+        hub: Hub,
+        name: str,
+        body: Callable[[], Coroutine[Any, Any, Any]],
+        *,
+        owner: Cell,
+        token: object,
+        context: Context,
+    ) -> None:
+        self._hub = hub
+        self._name = name
+        self._body = body
+        self._owner = owner
+        self._token = token
+        self._context = context
+        self._claim = [True]
+        self._ended = [True]
+        self._task: asyncio.Task[Any] | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the coroutine; on the loop's own thread."""
+        if not self._claim:
+            self._tell_ended(abandoned=False)
+            return
+        watched = _Watched(self._body(), self._name, self._hub)
+        self._task = self._context.run(loop.create_task, watched.run())
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        if not self._take():
+            if not task.cancelled():
+                task.exception()  # seen: a killed body's error is nobody's
+            self._tell_ended(abandoned=False)
+        elif task.cancelled():
+            # Nobody of ours cancelled it: its code did, or the loop ends under it.
+            self._owner.put(TaskFailed(self._token, asyncio.CancelledError()))
+        else:
+            error = task.exception()
+            if error is not None:
+                self._owner.put(TaskFailed(self._token, error))
+            else:
+                self._owner.put(TaskDone(self._token, task.result()))
+
+    def _take(self) -> bool:
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _tell_ended(self, *, abandoned: bool) -> None:
+        try:
+            self._ended.pop()
+        except IndexError:
+            return
+        self._owner.put(TaskEnded(self._token, abandoned))
+
+    def kill(self, grace: float) -> bool:
+        """Cancel the coroutine, unless its outcome is decided; from any thread.
+
+        Args:
+            grace: Seconds after which it is given up, should it swallow the cancellation.
+        """
+        if not self._take():
+            return False
+        self._owner.put_system(Down(self._token, KILLED))
+        worker = self._hub.loop
+        if worker is not None:
+            worker.post(self._cancel)
+        self._hub.system.scheduler.timers.add(grace, _Abandon(self), None)
+        return True
+
+    def _cancel(self, _loop: asyncio.AbstractEventLoop) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+class _Abandon:
+    """A timer's target: gives a cancelled coroutine up that did not end."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, task: LoopTask) -> None:
+        self._task = task
+
+    def put(self, _message: object) -> None:
+        self._task._tell_ended(abandoned=True)  # noqa: SLF001 - a part of it
+
+
+class _Watched:
+    """Drives a coroutine and names it once if a step of it holds the loop for too long."""
+
+    __slots__ = ("_coroutine", "_hub", "_name")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], name: str, hub: Hub) -> None:
+        self._coroutine = coroutine
+        self._name = name
+        self._hub = hub
+
+    async def run(self) -> Any:
+        return await self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        coroutine, clock = self._coroutine, self._hub.system.clock
+        value: Any = None
+        error: BaseException | None = None
+        while True:
+            began = clock.monotonic()
+            try:
+                pending = coroutine.send(value) if error is None else coroutine.throw(error)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                held = clock.monotonic() - began
+                if held > _BLOCKS_SECONDS:
+                    self._hub.blocked_loop(self._name, held)
+            value, error = None, None
+            try:
+                value = yield pending
+            except BaseException as raised:  # noqa: BLE001 - it is thrown on into the coroutine
+                error = raised
+
+
+class LoopWorker:
+    """A running event loop, its own in a worker or the user's, and what is to be done on it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.owned = loop is None
+        self.loop = asyncio.new_event_loop() if loop is None else loop
+        self._queue: deque[Callable[[asyncio.AbstractEventLoop], None]] = deque()
+        self._busy = threading.Lock()
+        self._thread: threading.Thread | None = None
+        if self.owned:
+            self._thread = threading.Thread(
+                target=self._serve, name="beamweaver-node-loop", daemon=True
+            )
+            self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def post(self, job: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        """Have `job(loop)` run on the loop; one wake-up serves all that come before it."""
+        self._queue.append(job)
+        if self._busy.acquire(blocking=False):
+            try:
+                self.loop.call_soon_threadsafe(self._run)
+            except RuntimeError:  # the loop is closed: what was posted is lost with it
+                self._busy.release()
+
+    def _run(self) -> None:
+        self._busy.release()
+        queue = self._queue
+        while queue:
+            queue.popleft()(self.loop)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether the caller is on this loop's thread."""
+        try:
+            return asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            return False
+
+    def stop(self) -> None:
+        """Cancel all that runs on an owned loop and end its worker."""
+        if not self.owned or self._thread is None:
+            return
+        thread, self._thread = self._thread, None
+        try:
+            self.loop.call_soon_threadsafe(self._cancel_all)
+        except RuntimeError:
+            return
+        thread.join(_JOIN_SECONDS)
+
+    def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        # Two rounds: the cancellations are delivered, then what they woke ends.
+        self.loop.call_soon(self.loop.call_soon, self.loop.stop)
+
+
+class NodeLoop(Actor):
+    """Owns the node loop: the user's own under `async with Runtime`, else one in a worker of its own.
+
+    The loop is made when the first async node needs it. When this actor restarts, the threads after it in
+    the tree restart too, and their async attempts count as lost in a crash.
+    """
+
+    lane: ClassVar[Literal["hi"]] = "hi"
+    isolated: ClassVar[bool] = False
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def on_start(self) -> None:
+        """End a loop that an earlier incarnation left."""
+        self._end_loop()
+
+    def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
+        """End the loop with its owner."""
+        del reason
+        self._end_loop()
+
+    def _end_loop(self) -> None:
+        worker, self._hub.loop = self._hub.loop, None
+        if worker is not None:
+            worker.stop()
