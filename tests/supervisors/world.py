@@ -122,6 +122,7 @@ def worlds(scheduler: Any) -> Iterator[World]:
     if world.simulated:
         world.system.shutdown()
     else:
+        world.settle()
         world.clock.advance(1000)  # whatever still waits for its time
         assert world.system.shutdown()
     assert leaks(world.system) == []
