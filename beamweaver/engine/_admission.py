@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from beamweaver.checkpoint.records import (
-    Answered,
-    CallRow,
-    Continued,
-    InboxMessage,
-    RunRow,
-    ThreadRow,
-    encode_call,
-)
+from beamweaver.checkpoint.records import Answered, InboxMessage, RunRow, ThreadRow, encode_call
 from beamweaver.engine._core import Stop
 from beamweaver.engine._steps import Steps
 from beamweaver.engine.calls import (
@@ -25,28 +18,26 @@ from beamweaver.engine.calls import (
     answers_for,
     decide,
     is_left,
-    quarantined,
 )
-from beamweaver.engine.effects import Admitted, CancelTransition, ReplyRecorded
+from beamweaver.engine.effects import Admitted, ReplyRecorded
 from beamweaver.engine.merge import Merged, merge
 from beamweaver.engine.plan import branches_to_take, plan
-from beamweaver.engine.rows import (
-    continue_step,
-    finished_row,
-    send_rows,
-    write_rows,
-)
+from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import Amendment, OpenStep, Result, Task
 from beamweaver.errors import BeamWeaverError, CallRefused, InvalidCall
 from beamweaver.events import RunAdmitted, ThreadQuarantined, ThreadTakenUp
 from beamweaver.types import START
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.checkpoint.records import Checkpoint, Entry, StatusName
     from beamweaver.engine.calls import Prepared
 
 __all__ = ["Admissions"]
 
-_GOES_ON = (Decision.TAKE_UP, Decision.GO_ON, Decision.ANSWER)
+_TAKES_UP = (Decision.TAKE_UP, Decision.AMEND, Decision.ANSWER)
+"""What takes up an unfinished run that does not execute here."""
 
 
 class Admissions(Steps):
@@ -54,86 +45,81 @@ class Admissions(Steps):
 
     def take(self, call: Call) -> None:
         """Decide a call; refuse it, answer it, or put its commit on its way."""
+        state, epoch = self.state, self.env.epoch
+        stopping = self.stop is not None
         try:
-            decision = decide(self.state, call, active=self.active, epoch=self.env.epoch)
-            if decision in _GOES_ON and self.state.status in UNFINISHED and not self.active:
+            decision = decide(state, call, active=self.active, epoch=epoch, stopping=stopping)
+            if decision in _TAKES_UP and self._one_death_too_many():
                 self.calls.appendleft(call)
                 self.take_up()
             else:
-                self._carry_out(decision, call)
+                self._acts[decision](self, call)
         except BeamWeaverError as error:
-            self.refuse(call, error)
+            self._turn_away(call, error)
 
-    def _carry_out(self, decision: Decision, call: Call) -> None:
-        match decision:
-            case Decision.START:
-                self._start_run(call, self.state.step.number)
-            case Decision.RESTART:
-                self._start_run(call, self.state.step.number + 1)
-            case Decision.GO_ON | Decision.AMEND:
-                self._go_on(call, amend=decision is Decision.AMEND)
-            case Decision.ANSWER:
-                self._answer(call)
-            case Decision.AMEND_RUNNING:
-                self._amend_running(call)
-            case Decision.JOIN:
-                self._join(call)
-            case Decision.REPORT:
-                self._report(call)
-            case Decision.QUEUE:
-                self._enqueue(call)
-            case Decision.RECORDED:
-                assert call.known_run is not None, "only a known run has a recorded outcome"
-                self._effects.append(ReplyRecorded(call, call.known_run))
-            case Decision.CANCEL:
-                self.admit(call)
-                self.halt(Stop("cancelled"), wait=True)
-            case Decision.RELEASE:
-                self.commit(
-                    lambda: self.report(call),
-                    row=self.new_row("drained", self._run(call, deaths=0)),
-                )
+    def _turn_away(self, call: Call, error: Exception) -> None:
+        self._consume(call, lambda: self.refuse(call, error))
+
+    def _consume(self, call: Call, then: Callable[[], None]) -> None:
+        """Go on when the call's durable message, if it has one, is out of the inbox."""
+        if call.message is None:
+            then()
+        else:
+            self.commit(then, inbox_drop=_consumed(call))
 
     # A new run ----------------------------------------------------------------------------------
+
+    def _start_anew(self, call: Call) -> None:
+        self._start_run(call, self.state.step.number)
+
+    def _restart(self, call: Call) -> None:
+        """A new run on the committed state; what is pending of the old one goes with the commit."""
+        self._start_run(call, self.state.step.number + 1)
 
     def _start_run(self, call: Call, number: int) -> None:
         """Admit an input: the entry's merge and plan in one record, or its routers first."""
         prepared = call.input
         assert prepared is not None, "a run starts with an input"
         state = self.state
-        old_step, old_joins, old_branch = state.step, state.joins, state.branch
+        before = state.step, state.joins, state.branch
         state.branch = state.branch or self.env.new_id()
         state.step, state.joins = OpenStep(number, [_start_task(prepared)]), {}
         try:
-            merged = merge(self.graph, state.values, state.step)
-            routed = bool(branches_to_take(self.graph, state.step))
-            self._admit_run(call, merged, routed=routed)
+            if branches_to_take(self.graph, state.step):
+                # The entry is a step whose only task is the input: its routers run as its transition.
+                merge(self.graph, state.values, state.step)
+                self._admit_entry(call)
+            else:
+                self._admit_run(call)
         except BeamWeaverError:
-            state.step, state.joins, state.branch = old_step, old_joins, old_branch
+            state.step, state.joins, state.branch = before
             raise
 
-    def _admit_run(self, call: Call, merged: Merged, *, routed: bool) -> None:
+    def _admit_entry(self, call: Call) -> None:
         state = self.state
         start = state.step
-        self._limits_of(call)
-        if routed:
-            # The entry is a step whose only task is the input: its routers run as its transition.
-            row = self._admitted_row(call, "running")
-            entries = (finished_row(start.tasks[0]),)
-            self.apply_step(Merged(state.values, {}), {}, start.tasks, {}, 0)
-            state.step = start
-            checkpoint = self.checkpoint("input", start.number, {}, call.run_id)
-            self._commit_admission(call, checkpoint, row, entries)
-            return
+        row = self._admitted_row(call, "running")
+        self.apply_step(Merged(state.values, {}), {}, start.tasks, {}, 0)
+        state.step = start
+        checkpoint = self.checkpoint("input", start.number, {}, call.run_id)
+        self._commit_admission(call, checkpoint, row, (finished_row(start.tasks[0]),))
+
+    def _admit_run(self, call: Call) -> None:
+        state = self.state
+        number = state.step.number
+        merged = merge(self.graph, state.values, state.step)
         writes = self.encoded(merged)
         tasks, joins = plan(self.graph, state, {})
         self.check_size(tasks)
         row = self._admitted_row(call, "running" if tasks else "complete")
         self.apply_step(merged, writes, tasks, joins, 0)
-        checkpoint = self.checkpoint("input", start.number, writes, call.run_id)
+        checkpoint = self.checkpoint("input", number, writes, call.run_id)
         self._commit_admission(call, checkpoint, row, ())
 
-    def _commit_admission(self, call: Call, checkpoint: Any, row: ThreadRow, entries: Any) -> None:
+    def _commit_admission(
+        self, call: Call, checkpoint: Checkpoint, row: ThreadRow, entries: tuple[Entry, ...]
+    ) -> None:
+        self.warnings = ()
         ended = None
         if row.status == "complete":
             ended = (row.run.number, self.state.checkpoint_seq)
@@ -154,9 +140,10 @@ class Admissions(Steps):
         if self.state.status == "complete":
             self.run_stopped()
         else:
+            self._limits_of(call)
             self.activate()
 
-    def _admitted_row(self, call: Call, status: Any) -> ThreadRow:
+    def _admitted_row(self, call: Call, status: StatusName) -> ThreadRow:
         state = self.state
         assert call.input is not None, "a run starts with an input"
         now = self.env.now_us()
@@ -180,41 +167,72 @@ class Admissions(Steps):
             created_us=old.created_us if old is not None else now,
         )
 
-    # The run that is there ----------------------------------------------------------------------
+    # The run that is there: it goes on ----------------------------------------------------------
 
-    def _go_on(self, call: Call, *, amend: bool) -> None:
-        """A caller's continuation: its record first, then code."""
-        prepared = call.input
+    def _go_on(self, call: Call) -> None:
+        self._continue(call, None)
+
+    def _amend(self, call: Call) -> None:
+        self._continue(call, call.input)
+
+    def _continue(self, call: Call, prepared: Prepared | None) -> None:
+        """A caller's continuation: its record first, then code. A waiting run only keeps the input."""
         amendment = _amendment(prepared)
-        self._check_view(amendment)
+        waits = self.state.status == "waiting"
+        run = self._continuing_run(call, prepared)
+        self._view = self._view_after(amendment)
         continue_step(self.state, amendment)
-        row = self.new_row(
-            "waiting" if amend else "running",
-            self._run(call, digest=prepared.digest if prepared else None),
-        )
         self.commit(
-            (lambda: self._amended(call)) if amend else (lambda: self._gone_on(call)),
-            entries=(_continued(call, amendment),),
-            row=row,
+            (lambda: self._amended(call)) if waits else (lambda: self._gone_on(call)),
+            entries=(continued_row(call.run_id, amendment),),
+            row=self.new_row("waiting" if waits else "running", run),
             names=self._new_name(call),
             inbox_drop=_consumed(call),
         )
 
-    def _check_view(self, amendment: Amendment | None) -> None:
-        """What the continued tasks will see must merge; a call that cannot go on changes nothing."""
+    def _answer(self, call: Call) -> None:
+        """Answers to questions: only tasks whose answers are complete run again."""
+        given = answers_for(self.state, call)
+        entries = tuple(
+            [Answered(at, q.ordinal, q.key, self.env.encode_any(a), q.id) for at, q, a in given]
+        )
+        answered = (*self.state.run.answered, *(entry.id for entry in entries))
+        run = self._continuing_run(call, None, answered=answered)
+        self._view = self._view_after(None)
+        for _position, question, answer in given:
+            question.answer = answer
+            question.answered = True
+        continue_step(self.state, None)
+        self.commit(
+            lambda: self._gone_on(call),
+            entries=(*entries, continued_row(call.run_id, None)),
+            row=self.new_row("running", run),
+            names=self._new_name(call),
+            inbox_drop=_consumed(call),
+        )
+
+    def _continuing_run(self, call: Call, prepared: Prepared | None, **changes: Any) -> RunRow:
+        """The run's row after a continuation, which begins new counts under the call's own limit."""
+        if prepared is not None:
+            changes["digest"] = prepared.digest
+        changes["recursion_limit"] = call.recursion_limit
+        return self._run(call, **self._ownership(), **changes)
+
+    def _view_after(self, amendment: Amendment | None) -> dict[str, Any] | None:
+        """What the tasks of a continued step will see; a call that cannot go on changes nothing.
+
+        Raises:
+            InvalidUpdate, ReducerFailed: What is finished does not merge, so nobody could go on.
+        """
         step = self.state.step
         if all(task.result is not None for task in step.tasks):
-            return
-        step.era += 1
+            return None
+        trial = OpenStep(step.number, step.tasks)
+        trial.era, trial.amendments = step.era + 1, step.amendments
         if amendment is not None:
-            amendment.era = step.era
-            step.amendments.append(amendment)
-        try:
-            merge(self.graph, self.state.values, step, step.era)
-        finally:
-            step.era -= 1
-            if amendment is not None:
-                step.amendments.pop()
+            amendment.era = trial.era
+            trial.amendments = [*step.amendments, amendment]
+        return merge(self.graph, self.state.values, trial, trial.era).values
 
     def _gone_on(self, call: Call) -> None:
         self.admit(call)
@@ -225,33 +243,11 @@ class Admissions(Steps):
         self.admit(call)
         self.run_stopped()
 
-    def _answer(self, call: Call) -> None:
-        """Answers to questions: only tasks whose answers are complete run again."""
-        given = answers_for(self.state, call)
-        entries = [
-            Answered(
-                position, question.ordinal, question.key, self.env.encode_any(answer), question.id
-            )
-            for position, question, answer in given
-        ]
-        self._check_view(None)
-        for _position, question, answer in given:
-            question.answer = answer
-            question.answered = True
-        continue_step(self.state, None)
-        answered = (*self.state.run.answered, *(row.id for row in entries))
-        row = self.new_row("running", self._run(call, answered=answered))
-        self.commit(
-            lambda: self._gone_on(call),
-            entries=(*entries, _continued(call, None)),
-            row=row,
-            names=self._new_name(call),
-            inbox_drop=_consumed(call),
-        )
+    # The run that is there: it executes here ----------------------------------------------------
 
     def _join(self, call: Call) -> None:
         """Wait for a run that executes here."""
-        if is_left(self.state, self.env.epoch) or self._new_name(call):
+        if self._new_name(call) or call.message is not None or is_left(self.state, self.env.epoch):
             self._claim(call, then=lambda: self.admit(call))
         else:
             self.admit(call)
@@ -259,95 +255,126 @@ class Admissions(Steps):
     def _amend_running(self, call: Call) -> None:
         """Another input for a run that a dead process left and that executes here already."""
         amendment = _amendment(call.input)
-        assert amendment is not None, "an empty input is no amendment"
-        step = self.state.step
-        if self.transition is not None:
-            self._effects.append(CancelTransition(self.transition))
-            self.transition = self.merged = None
-        entries = (*self.take_dirty(), _continued(call, amendment))
-        step.era += 1
-        step.failure = None
-        amendment.era = step.era
-        step.amendments.append(amendment)
-        self._view = None
-        self.state.executed = 0
-        assert call.input is not None, "an amendment has an input"
+        run = self._continuing_run(call, call.input)
+        view = self._view_after(amendment)
+        self.drop_transition()
+        self.start_nothing()
+        entries = (*self.take_dirty(), continued_row(call.run_id, amendment))
+        continue_step(self.state, amendment)
+        self._view = view
         self.commit(
             lambda: self._amended_running(call),
             entries=entries,
-            row=self.new_row("running", self._run(call, digest=call.input.digest)),
+            row=self.new_row("running", run),
+            names=self._new_name(call),
+        )
+
+    def _amended_running(self, call: Call) -> None:
+        self.flushed()
+        self.admit(call)
+        if self.stop is None:
+            busy = self.running.keys() | self.sleeping.keys()
+            tasks = self.state.step.tasks
+            self.ready = deque([t for t in tasks if not t.settled and t.position not in busy])
+
+    def _cancel(self, call: Call) -> None:
+        """Stop what runs; the call hears of it when the bodies have ended, whether it waits or not."""
+        self.attached.append(call)
+        if self.stop is None or self.stop.status == "drained":
+            self.halt(Stop("cancelled"), wait=True)
+
+    def _cancel_left(self, call: Call) -> None:
+        """The run is unfinished, and nobody executes it: it is not to be taken up."""
+        self.commit(lambda: self.report(call), row=self.new_row("cancelled"))
+
+    # Taking up ----------------------------------------------------------------------------------
+
+    def take_up(self) -> None:
+        """Go on with a run whose owner is gone; the record counts the owner's death first."""
+        run = msgspec.structs.replace(self.state.run, **self._ownership())
+        if self._one_death_too_many():
+            self._quarantine(
+                f"the process died {run.deaths} times in {self._where()} without a commit", run
+            )
+        else:
+            self.commit(self._taken_up, row=self.new_row("running", run))
+
+    def _take_up_for(self, call: Call) -> None:
+        """The same for a caller, who stands behind the run from now on."""
+        self.commit(
+            lambda: self._taken_up(call),
+            row=self.new_row("running", self._run(call, **self._ownership())),
             names=self._new_name(call),
             inbox_drop=_consumed(call),
         )
 
-    def _amended_running(self, call: Call) -> None:
-        self.tell_acknowledged()
-        self.admit(call)
-        for task in self.state.step.tasks:
-            if task.failure is not None:
-                task.clear_failure()
-                self.ready.append(task)
-
-    def take_up(self) -> None:
-        """Go on with a run whose owner is gone; the record counts the owner's death first."""
-        state = self.state
-        run, epoch = state.run, self.env.epoch
-        died = state.status != "drained" and max(run.claimed_epoch, run.taken_up_epoch) < epoch
-        counted = run.deaths if state.checkpoint_seq <= run.deaths_seq else 0
-        deaths = counted + died
-        row = msgspec.structs.replace(
-            run,
-            taken_up_epoch=epoch,
-            deaths=deaths,
-            deaths_seq=state.seq if died else run.deaths_seq,
-        )
-        if deaths > self.env.limits.owner_deaths:
-            self.quarantine(f"the process died {deaths} times in {self._where()}", row)
-            return
-        self.commit(lambda: self._taken_up(deaths), row=self.new_row("running", row))
-
-    def _taken_up(self, deaths: int) -> None:
+    def _taken_up(self, call: Call | None = None) -> None:
+        run = self.state.run
+        if call is not None:
+            self.admit(call)
+            self._limits_of(call)
         if self.env.publishing:
             self.publish(
                 ThreadTakenUp(
-                    thread_id=self.state.thread_id,
-                    run_id=self.state.run.names[0],
-                    deaths=deaths,
+                    thread_id=self.state.thread_id, run_id=run.names[0], deaths=run.deaths
                 )
             )
         self.activate()
 
-    def quarantine(self, reason: str, run: RunRow | None = None) -> None:
+    def _ownership(self) -> dict[str, Any]:
+        """What becomes of the run's owners when this one goes on with it: a death more, or none."""
+        state, run, epoch = self.state, self.state.run, self.env.epoch
+        if self.active or state.status not in UNFINISHED:
+            return {}
+        died = state.status != "drained" and max(run.claimed_epoch, run.taken_up_epoch) < epoch
+        deaths = run.deaths if state.checkpoint_seq <= run.deaths_seq else 0
+        return {
+            "taken_up_epoch": epoch,
+            "deaths": deaths + died,
+            "deaths_seq": state.seq if died else run.deaths_seq,
+        }
+
+    def _one_death_too_many(self) -> bool:
+        return bool(self._ownership().get("deaths", 0) > self.env.limits.owner_deaths)
+
+    def _quarantine(self, reason: str, run: RunRow) -> None:
         """Set the thread aside: calls are refused until it is released."""
         self.commit(lambda: self._quarantined(reason), row=self.new_row("quarantined", run, reason))
 
     def _quarantined(self, reason: str) -> None:
         if self.env.publishing:
             self.publish(ThreadQuarantined(thread_id=self.state.thread_id, reason=reason))
-        for call in (*self.attached, *self.queue):
-            if call.waits:
-                self.refuse(call, quarantined(self.state.thread_id, reason))
-        self.attached = []
         self.run_stopped()
 
     def _where(self) -> str:
         step = self.state.step
-        nodes = dict.fromkeys(t.node for t in step.tasks if t.result is None)
-        return f"step {step.number} (nodes {', '.join(nodes) or 'none'}) without a commit"
+        nodes = dict.fromkeys(task.node for task in step.tasks if task.result is None)
+        return f"step {step.number} (nodes {', '.join(nodes) or 'none'})"
+
+    def _release(self, call: Call) -> None:
+        """A quarantined thread goes on, with no death counted."""
+        complete = not self.state.step.tasks
+        run = self._run(call, deaths=0, taken_up_epoch=self.env.epoch)
+        self.commit(
+            lambda: self.report(call) if complete else self._taken_up(call),
+            row=self.new_row("complete" if complete else "running", run),
+        )
+
+    # Calls that change nothing ------------------------------------------------------------------
 
     def _report(self, call: Call) -> None:
-        if (
-            call.kind is not CallKind.CANCEL
-            and is_left(self.state, self.env.epoch)
-            and not call.again
-        ):
+        claims = is_left(self.state, self.env.epoch) and not call.again
+        if call.kind is not CallKind.CANCEL and claims:
             self._claim(call, then=lambda: self.report(call))
-        elif call.message is not None:
-            self.commit(lambda: self.report(call), inbox_drop=_consumed(call))
         else:
-            self.report(call)
+            self._consume(call, lambda: self.report(call))
 
-    def _claim(self, call: Call, then: Any) -> None:
+    def _tell_recorded(self, call: Call) -> None:
+        number = call.known_run
+        assert number is not None, "only a known run has a recorded outcome"
+        self._consume(call, lambda: self._effects.append(ReplyRecorded(call, number)))
+
+    def _claim(self, call: Call, then: Callable[[], None]) -> None:
         """Note that a caller of this process stands behind the run, and the caller's name for it."""
         status = self.state.status
         assert status is not None, "a thread that does not exist cannot be claimed"
@@ -360,37 +387,35 @@ class Admissions(Steps):
 
     def _enqueue(self, call: Call) -> None:
         """Wait behind the run; a told message is kept first."""
+        if call.message is not None:
+            self.queue.append(call)
+            return
         if len(self.queue) >= self.env.limits.queued_calls:
             raise CallRefused(
                 f"{len(self.queue)} calls wait behind the run of thread {self.state.thread_id!r}, which "
                 "is limits.queued_calls; wait for them, or raise the limit",
                 thread_id=self.state.thread_id,
             )
-        if call.waits or call.message is not None:
+        if call.waits:
             self.queue.append(call)
             return
+        payload = encode_call(call_row(call, self.env))
         call.message = self.state.seq
-        message = InboxMessage(
-            call.message,
-            call.id,
-            call.kind.value,
-            call.run_id,
-            encode_call(_call_row(call, self.env.encode_any)),
-        )
+        message = InboxMessage(call.message, call.id, call.kind.value, call.run_id, payload)
         self.queue.append(call)
-        self.commit(lambda: self._kept(call), inbox_put=(message,))
-
-    def _kept(self, call: Call) -> None:
-        self.tell_acknowledged()
-        self._effects.append(Admitted(call, call.run_id))
+        self.commit(lambda: self._effects.append(Admitted(call, call.run_id)), inbox_put=(message,))
 
     # Rows ---------------------------------------------------------------------------------------
 
     def _run(self, call: Call, **changes: Any) -> RunRow:
-        """The current run's row after this call stands behind it."""
+        """The current run's row after this call stands behind it.
+
+        Raises:
+            InvalidCall: The run has too many names already.
+        """
         run = self.state.run
         names = run.names
-        if call.kind is not CallKind.RELEASE and call.run_id not in names and self._nameable(call):
+        if self._new_name(call):
             if len(names) >= self.env.limits.run_names:
                 raise InvalidCall(
                     f"run {names[0]!r} is known by {len(names)} run ids, which is limits.run_names; "
@@ -398,25 +423,40 @@ class Admissions(Steps):
                     thread_id=self.state.thread_id,
                 )
             names = (*names, call.run_id)
-        if changes.get("digest") is None:
-            changes.pop("digest", None)
         if call.recursion_limit:
             changes["recursion_limit"] = call.recursion_limit
         return msgspec.structs.replace(run, names=names, claimed_epoch=self.env.epoch, **changes)
 
     def _new_name(self, call: Call) -> tuple[tuple[str, int], ...]:
+        """The call's id, where the run is to be known by it too: drawn ones only while there is room."""
         run = self.state.run
-        if call.run_id in run.names or not self._nameable(call):
+        known = call.run_id in run.names or call.known_run == run.number
+        if known or call.kind is CallKind.RELEASE:
+            return ()
+        if not call.named and len(run.names) >= self.env.limits.run_names // 2:
             return ()
         return ((call.run_id, run.number),)
-
-    def _nameable(self, call: Call) -> bool:
-        """Whether the run is to be known by the call's id too; drawn ones only while there is room."""
-        return call.named or len(self.state.run.names) < self.env.limits.run_names // 2
 
     def _limits_of(self, call: Call) -> None:
         self._run_timeout = call.run_timeout or self.graph.run_timeout
         self._step_timeout = call.step_timeout or self.graph.step_timeout
+
+    _acts: ClassVar[dict[Decision, Callable[[Admissions, Call], None]]] = {
+        Decision.START: _start_anew,
+        Decision.RESTART: _restart,
+        Decision.TAKE_UP: _take_up_for,
+        Decision.GO_ON: _go_on,
+        Decision.AMEND: _amend,
+        Decision.ANSWER: _answer,
+        Decision.AMEND_RUNNING: _amend_running,
+        Decision.JOIN: _join,
+        Decision.REPORT: _report,
+        Decision.QUEUE: _enqueue,
+        Decision.RECORDED: _tell_recorded,
+        Decision.CANCEL: _cancel,
+        Decision.CANCEL_LEFT: _cancel_left,
+        Decision.RELEASE: _release,
+    }
 
 
 def _start_task(prepared: Prepared) -> Task:
@@ -431,34 +471,5 @@ def _amendment(prepared: Prepared | None) -> Amendment | None:
     return Amendment(prepared.writes, prepared.goto, prepared.sends)
 
 
-def _continued(call: Call, amendment: Amendment | None) -> Continued:
-    if amendment is None:
-        return Continued(call.run_id)
-    return Continued(
-        call.run_id, write_rows(amendment.writes), amendment.goto, send_rows(amendment.sends)
-    )
-
-
 def _consumed(call: Call) -> tuple[int, ...]:
     return () if call.message is None else (call.message,)
-
-
-def _call_row(call: Call, encode: Any) -> CallRow:
-    prepared = call.input
-    answers = None
-    if call.kind is CallKind.RESUME:
-        given = {"": call.answer} if call.answers is None else dict(call.answers)
-        answers = {key: encode(value) for key, value in given.items()}
-    return CallRow(
-        kind=call.kind.value,
-        run_id=call.run_id,
-        named=call.named,
-        recursion_limit=call.recursion_limit,
-        has_input=prepared is not None,
-        digest=prepared.digest if prepared else b"",
-        writes=write_rows(prepared.writes) if prepared else (),
-        goto=prepared.goto if prepared else None,
-        sends=send_rows(prepared.sends) if prepared else (),
-        answers=answers,
-        on_unfinished=call.on_unfinished,
-    )

@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.records import Commit, Record
-from beamweaver.engine.effects import (
-    Admitted,
-    CancelAttempt,
-    CancelTransition,
-    DropTimer,
-    Publish,
-    Reply,
-    WriteCommit,
-)
+from beamweaver.engine.calls import CallKind, quarantined
+from beamweaver.engine.effects import Admitted, DropTimer, Publish, Reply, WriteCommit
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
-from beamweaver.engine.merge import head_values
+from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.rows import finished_row
 from beamweaver.engine.state import Task
 from beamweaver.events import RunEnded, TaskAcknowledged
@@ -57,6 +50,7 @@ class Core:
         self.graph = graph
         self.env = env
         self.state = state
+        state.values = with_initial(graph, state.values)
         self.active = False
         """Whether the run executes here now."""
         self.calls: deque[Call] = deque()
@@ -71,19 +65,23 @@ class Core:
         """Waiting for their next attempt, by position."""
         self.dirty: list[Task | Entry] = []
         """What happened and is in no commit yet; a task stands for its result."""
-        self.unacked: list[Task] = []
-        """Tasks whose results are in no acknowledged commit."""
         self.in_flight: Commit | None = None
         self.stop: Stop | None = None
         self.transition: Transition | None = None
         self.merged: Merged | None = None
-        """The merged state that the routers see."""
+        """The merged state of a step that is done, while it is not committed."""
         self.warnings: tuple[str, ...] = ()
-        self._retried: list[Task] = []
-        """Tasks whose next attempt is due once its record is durable."""
+        self._unsaved: list[Task] = []
+        """Tasks with a result or a due time that is in no commit yet."""
+        self._saving: list[Task] = []
+        """Those of the commit in flight."""
+        self._flushing = False
+        """Whether the commit in flight only keeps what happened, so that tasks of the step may start."""
         self._then: Callable[[], None] | None = None
         self._effects: list[Effect] = []
         self._view: dict[str, Any] | None = None
+        """What tasks of the open step see; None: not worked out yet."""
+        self._serial = 0
         self._run_timeout: float | None = graph.run_timeout
         self._step_timeout: float | None = graph.step_timeout
         self._run_timer: tuple[Any, ...] | None = None
@@ -132,27 +130,34 @@ class Core:
     def acknowledged(self) -> None:
         """The commit in flight is durable."""
         then, self._then, self.in_flight = self._then, None, None
+        self._flushing = False
         assert then is not None, "an acknowledgement without a commit"
         then()
 
     def take_dirty(self) -> tuple[Entry, ...]:
-        """The entries that no commit holds yet, and forget them."""
+        """The entries that no commit holds yet, for the next one."""
         rows = tuple([finished_row(x) if type(x) is Task else x for x in self.dirty])
-        self.dirty = []
+        self.drop_dirty()
         return rows  # type: ignore[return-value] # tasks were replaced by their rows
 
-    def tell_acknowledged(self) -> None:
-        """The results in the commit that was just acknowledged are safe for ever."""
+    def drop_dirty(self) -> None:
+        """The next commit holds, or overtakes, all that happened so far."""
+        self.dirty = []
+        self._saving, self._unsaved = self._unsaved, []
+
+    def tell_saved(self) -> None:
+        """What the acknowledged commit took of `dirty` is safe for ever."""
+        saved, self._saving = self._saving, []
         if self.env.publishing:
-            for task in self.unacked:
-                self.publish(
-                    TaskAcknowledged(
-                        thread_id=self.state.thread_id,
-                        task_id=self.state.id_of(task),
-                        node=task.node,
+            for task in saved:
+                if task.result is not None:
+                    self.publish(
+                        TaskAcknowledged(
+                            thread_id=self.state.thread_id,
+                            task_id=self.state.id_of(task),
+                            node=task.node,
+                        )
                     )
-                )
-        self.unacked = []
 
     def new_row(self, status: StatusName, run: RunRow | None = None, reason: str = "") -> ThreadRow:
         """The thread's row with another status."""
@@ -181,20 +186,20 @@ class Core:
 
     def report(self, call: Call) -> None:
         """Tell a call how the run stands."""
+        row = self.state.row
+        assert row is not None, "a thread that does not exist has nothing to report"
         if not call.waits:
-            self._effects.append(Admitted(call, self.state.run.names[0]))
-            return
-        error = self._error()
-        if error is not None:
-            self._effects.append(Reply(call, self._outcome(call, error), error))
+            self._effects.append(Admitted(call, row.run.names[0]))
+        elif row.status == "quarantined":
+            self.refuse(call, quarantined(self.state.thread_id, row.reason))
         else:
-            self._effects.append(Reply(call, self._outcome(call, None)))
+            error = self._error()
+            self._effects.append(Reply(call, self._outcome(call, error), error))
 
     def run_stopped(self) -> None:
         """The run stopped, durably: all who wait for it hear how."""
         self.active = False
-        self.stop = None
-        self._view = None
+        self.stop = self._view = self.merged = None
         self._drop_timers()
         if self.env.publishing:
             self.publish(
@@ -207,19 +212,27 @@ class Core:
         for call in self.attached:
             self.report(call)
         self.attached = []
-        self._settle_queue()
+        self.settle_queue()
 
-    def _settle_queue(self) -> None:
-        """What waited behind the run: its turn now, or the run's failure."""
+    def settle_queue(self) -> None:
+        """What waited behind the run: its turn now, or the run's failure.
+
+        A start waits on behind a run that did not end well, if it was told; an answer has its turn
+        wherever a question may be open.
+        """
+        status = self.state.status
+        turns: list[Call] = []
         held: deque[Call] = deque()
-        if self.state.status in ("complete", "waiting"):
-            self.calls.extendleft(reversed(self.queue))
-        else:
-            for call in self.queue:
-                if call.waits:
-                    self.report(call)
-                else:
-                    held.append(call)
+        for call in self.queue:
+            if status in ("complete", "waiting") or (
+                status in ("failed", "cancelled") and call.kind is CallKind.RESUME
+            ):
+                turns.append(call)
+            elif call.waits:
+                self.report(call)
+            else:
+                held.append(call)
+        self.calls.extendleft(reversed(turns))
         self.queue = held
 
     def open_interrupts(self) -> tuple[Interrupt, ...]:
@@ -264,26 +277,6 @@ class Core:
                 return Interrupted(**shared)
             case _:
                 return Drained(**shared)
-
-    # Stopping -----------------------------------------------------------------------------------
-
-    def halt(self, stop: Stop, *, wait: bool) -> None:
-        """Close the step before its tasks are done.
-
-        Args:
-            stop: The status and failure that follow.
-            wait: Whether to close only when the bodies of running attempts have ended.
-        """
-        self.stop = stop
-        self.ready.clear()
-        self.sleeping.clear()
-        if self.transition is not None:
-            self._effects.append(CancelTransition(self.transition))
-            self.transition = self.merged = None
-        for attempt in self.running.values():
-            self._effects.append(CancelAttempt(attempt, wait=wait))
-        if not wait:
-            self.running.clear()
 
     def _drop_timers(self) -> None:
         for key in (self._run_timer, self._step_timer):

@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
     from beamweaver.engine.state import Planned, Question, RunState, Write
 
-__all__ = ["Call", "CallKind", "Decision", "Prepared", "answers_for", "decide", "is_left"]
+__all__ = [
+    "UNFINISHED",
+    "Call",
+    "CallKind",
+    "Decision",
+    "Prepared",
+    "answers_for",
+    "decide",
+    "is_left",
+    "quarantined",
+]
 
 UNFINISHED = ("accepted", "running", "sleeping", "drained")
 """Stored statuses of a run that goes on by itself."""
@@ -159,7 +169,9 @@ class Decision(enum.Enum):
     JOIN = "join"
     """It waits for the run as it is."""
     GO_ON = "go on"
-    """A caller's continuation, perhaps with an amendment."""
+    """A caller's continuation; its input, if any, is the run's own, so it changes nothing."""
+    AMEND = "amend"
+    """The input is kept with the unfinished run, which goes on unless it waits for an answer."""
     TAKE_UP = "take up"
     """The run of a dead process goes on; its counts hold."""
     ANSWER = "answer"
@@ -170,17 +182,19 @@ class Decision(enum.Enum):
     """It is told how the run stands; nothing runs."""
     RECORDED = "recorded"
     """It is told the recorded outcome of an older run."""
-    AMEND = "amend"
-    """The input is kept with the waiting run; nothing runs."""
     AMEND_RUNNING = "amend running"
     """The input amends a run that a dead process left and that executes here already."""
     CANCEL = "cancel"
     """The running run is cancelled."""
+    CANCEL_LEFT = "cancel left"
+    """The run is unfinished and does not execute here: it is not to be taken up any more."""
     RELEASE = "release"
-    """A quarantined thread may go on."""
+    """A quarantined thread goes on."""
 
 
-def decide(state: RunState, call: Call, *, active: bool, epoch: int) -> Decision:
+def decide(
+    state: RunState, call: Call, *, active: bool, epoch: int, stopping: bool = False
+) -> Decision:
     """What `call` does, by the table of calls on an existing thread.
 
     Args:
@@ -188,6 +202,7 @@ def decide(state: RunState, call: Call, *, active: bool, epoch: int) -> Decision
         call: The call.
         active: Whether the run executes in this actor now.
         epoch: The store epoch of this owner.
+        stopping: Whether what executes is being stopped.
 
     Raises:
         CallRefused: The call cannot be taken; nothing has changed.
@@ -209,12 +224,14 @@ def decide(state: RunState, call: Call, *, active: bool, epoch: int) -> Decision
     if call.kind is CallKind.RELEASE:
         return Decision.REPORT
     if call.kind is CallKind.CANCEL:
-        return Decision.CANCEL if active else Decision.REPORT
-    same_run = call.run_id in row.run.names
+        if active:
+            return Decision.CANCEL
+        return Decision.CANCEL_LEFT if row.status in UNFINISHED else Decision.REPORT
+    same_run = call.run_id in row.run.names or call.known_run == row.run.number
     if not same_run and call.known_run is not None:
         return Decision.RECORDED
     if active:
-        return _on_running(state, call, same_run=same_run, epoch=epoch)
+        return _on_running(state, call, same_run=same_run, epoch=epoch, stopping=stopping)
     return _on_stopped(state, call, same_run=same_run, epoch=epoch)
 
 
@@ -242,12 +259,19 @@ def _on_new(state: RunState, call: Call) -> Decision:
     )
 
 
-def _on_running(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
+def _on_running(
+    state: RunState, call: Call, *, same_run: bool, epoch: int, stopping: bool
+) -> Decision:
     if call.kind is CallKind.CONTINUE or same_run:
         return Decision.JOIN
-    if call.kind is CallKind.INVOKE and is_left(state, epoch) and call.on_unfinished == "continue":
-        same = call.input is None or call.input.empty or _same_digest(state, call)
-        return Decision.JOIN if same else Decision.AMEND_RUNNING
+    # A message that the dead process kept behind the run stays there; it is no call of this process.
+    if call.kind is CallKind.INVOKE and call.message is None and is_left(state, epoch):
+        if _changes_nothing(state, call):
+            return Decision.JOIN
+        if call.on_unfinished == "reject":
+            raise _unfinished(state)
+        if call.on_unfinished == "continue" and not stopping:
+            return Decision.AMEND_RUNNING
     if call.on_busy == "reject":
         raise ThreadBusy(
             f"thread {state.thread_id!r} runs (run {state.run.names[0]!r}) and the call said "
@@ -259,28 +283,31 @@ def _on_running(state: RunState, call: Call, *, same_run: bool, epoch: int) -> D
 
 
 def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
-    if call.again and same_run:
+    if call.again and (same_run or _answered_before(state, call)):
         # Admitted before its actor died: it is owed the outcome, not another try.
         return Decision.TAKE_UP if state.status in UNFINISHED else Decision.REPORT
     if state.status == "complete":
         return _on_complete(state, call, same_run=same_run, epoch=epoch)
     if call.kind is CallKind.RESUME:
-        return _on_answer(state)
-    if call.kind is CallKind.CONTINUE:
+        return _on_answer(state, call)
+    if call.kind is CallKind.CONTINUE or same_run:
         return _go_on(state)
-    if call.on_unfinished == "reject" and not same_run:
-        raise UnfinishedRun(
-            f"thread {state.thread_id!r} has an unfinished run ({state.status}) and the call said "
-            "on_unfinished='reject'; continue it with invoke(None), or use 'restart'",
-            thread_id=state.thread_id,
-            status=state.status,
-        )
-    if call.on_unfinished == "restart" and not same_run:
-        return Decision.RESTART
-    joins = same_run or _same_digest(state, call)
-    if joins or call.input is None or call.input.empty:
-        return _go_on(state)
-    return Decision.AMEND if state.status == "waiting" else Decision.GO_ON
+    if not (state.run.claimed_epoch < epoch and _same_digest(state, call)):
+        # The call of a dead process, made again, goes on whatever it says of unfinished runs.
+        if call.on_unfinished == "reject":
+            raise _unfinished(state)
+        if call.on_unfinished == "restart":
+            return Decision.RESTART
+    return _go_on(state) if _changes_nothing(state, call) else Decision.AMEND
+
+
+def _unfinished(state: RunState) -> UnfinishedRun:
+    return UnfinishedRun(
+        f"thread {state.thread_id!r} has an unfinished run ({state.status}) and the call said "
+        "on_unfinished='reject'; continue it with invoke(None), or use 'restart'",
+        thread_id=state.thread_id,
+        status=state.status,
+    )
 
 
 def _go_on(state: RunState) -> Decision:
@@ -299,10 +326,13 @@ def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> 
             "input to begin a new run",
             thread_id=state.thread_id,
         )
-    return Decision.REPORT if _same_call(state, call, epoch) else Decision.START
+    # An equal input on a run that a dead process left is the same call, made again.
+    repeated = call.message is None and is_left(state, epoch) and _same_digest(state, call)
+    return Decision.REPORT if repeated else Decision.START
 
 
-def _on_answer(state: RunState) -> Decision:
+def _on_answer(state: RunState, call: Call) -> Decision:
+    _refuse_answered(state, call)
     if any(task.open_questions for task in state.step.tasks):
         return Decision.ANSWER
     if state.status in UNFINISHED:
@@ -326,9 +356,13 @@ def _same_digest(state: RunState, call: Call) -> bool:
     return call.input is not None and not call.named and call.input.digest == state.run.digest
 
 
-def _same_call(state: RunState, call: Call, epoch: int) -> bool:
-    """An equal input on a run that a dead process left: the same call, made again."""
-    return _same_digest(state, call) and is_left(state, epoch)
+def _changes_nothing(state: RunState, call: Call) -> bool:
+    """Whether the call's input is none, empty, or the last input of the run."""
+    return call.input is None or call.input.empty or _same_digest(state, call)
+
+
+def _answered_before(state: RunState, call: Call) -> bool:
+    return bool(call.answers) and all(id_ in state.run.answered for id_ in call.answers or ())
 
 
 def _refuse_answered(state: RunState, call: Call) -> None:
@@ -348,7 +382,6 @@ def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
     Raises:
         AmbiguousResume: One answer, several open questions.
         UnknownInterrupt: A question id that is not open.
-        AlreadyAnswered: A question id that was answered before.
         InvalidCall: A map without an entry.
     """
     open_ = {q.id: (task.position, q) for task in state.step.tasks for q in task.open_questions}
@@ -367,7 +400,6 @@ def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
         raise InvalidCall(
             "the map of answers is empty; give at least one", thread_id=state.thread_id
         )
-    _refuse_answered(state, call)
     for id_ in call.answers:
         if id_ not in open_:
             raise UnknownInterrupt(

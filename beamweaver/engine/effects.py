@@ -50,6 +50,7 @@ class Attempt:
         "step",
         "task",
         "timeout",
+        "timer",
         "view",
     )
 
@@ -71,6 +72,8 @@ class Attempt:
         self.number = task.failures + 1
         self.view = view
         self.timeout = timeout
+        self.timer: tuple[str, int, int] | None = None
+        """The key of the timer that ends it, while one is set."""
         self.questions: list[Question] = task.questions or []
         self.first_us = task.first_us
 
@@ -140,7 +143,9 @@ class CancelTransition:
 
 
 class WriteCommit:
-    """Make this durable; answer with `acknowledged` or `commit_failed`."""
+    """Make this durable; answer with `acknowledged`. Where that fails, the machine is of no use any more:
+    the thread stands as the store has it.
+    """
 
     __slots__ = ("commit",)
 
@@ -168,7 +173,7 @@ class DropTimer:
 
 
 class Admitted:
-    """The call is durable: it starts, joins or continues the run named `run_id`, or waits in the inbox."""
+    """The call is durable: it acts on the run named `run_id`, or waits in the inbox."""
 
     __slots__ = ("call", "run_id")
 

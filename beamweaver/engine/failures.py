@@ -26,11 +26,19 @@ from beamweaver.errors import (
 from beamweaver.types import Failure, RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from beamweaver.types import Interrupt
 
-__all__ = ["describe", "error_of", "exit_failure", "may_retry", "timeout_failure"]
+__all__ = [
+    "describe",
+    "error_of",
+    "exit_failure",
+    "is_transient",
+    "may_retry",
+    "retry_delay",
+    "timeout_failure",
+]
 
 _PROGRAMMING = (
     TypeError,
@@ -44,29 +52,30 @@ _NEVER = (SerializationError, InvalidUpdate, InterruptWithoutCheckpointer)
 _TRANSIENT_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_NAMES = frozenset(
     {
-        # By name, so that no client library is imported: requests, httpx, aiohttp, urllib3.
-        "ConnectTimeout",
-        "ReadTimeout",
-        "WriteTimeout",
-        "PoolTimeout",
+        # By name, so that no client library is imported.
+        "ConnectionError",  # requests
         "Timeout",
+        "ChunkedEncodingError",
+        "TimeoutException",  # httpx
         "ConnectError",
         "ReadError",
         "WriteError",
+        "CloseError",
         "RemoteProtocolError",
-        "ClientConnectionError",
-        "ClientConnectorError",
-        "ServerDisconnectedError",
-        "ServerTimeoutError",
-        "NewConnectionError",
-        "IncompleteRead",
+        "ClientConnectionError",  # aiohttp
+        "ClientPayloadError",
+        "NewConnectionError",  # urllib3
+        "IncompleteRead",  # http.client
+        "gaierror",  # socket
     }
 )
 _TRACEBACK_CHARS = 8_000
 _MESSAGE_CHARS = 4_000
+_LONGEST_DELAY = 366 * 86_400.0
+"""Seconds; what a policy or a server asks for beyond it is taken as this."""
 
-_STEP_ERRORS: dict[str, type[RunFailed]] = {
-    cls.code: cls
+_STEP_ERRORS: dict[tuple[str, str], type[RunFailed]] = {
+    (cls.code, f"{cls.__module__}.{cls.__qualname__}"): cls
     for cls in (
         InvalidUpdate,
         UnknownChannel,
@@ -78,26 +87,44 @@ _STEP_ERRORS: dict[str, type[RunFailed]] = {
         RecursionLimit,
     )
 }
-_NODE_ERRORS: dict[str, type[NodeFailed]] = {cls.code: cls for cls in (NodeTimeout, NodeExit)}
+_NODE_ERRORS: dict[tuple[str, str], type[NodeFailed]] = {
+    (cls.code, f"{cls.__module__}.{cls.__qualname__}"): cls for cls in (NodeTimeout, NodeExit)
+}
 
 
 def describe(error: BaseException, node: str, task: str, attempt: int) -> Failure:
-    """A raised exception as a failure: type, message, notes and traceback, bounded."""
-    code = error.code if isinstance(error, NodeError | BeamWeaverError) else NodeFailed.code
+    """A raised exception as a failure: type, message, notes and traceback, bounded and storable."""
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
-    message = str(error)
-    for note in getattr(error, "__notes__", ()):
-        message += f"\n{note}"
     return Failure(
         node=node,
         task_id=task,
         attempt=attempt,
-        code=code,
+        code=_storable(_code_of(error)),
         type_name=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-        message=message[:_MESSAGE_CHARS],
-        traceback="".join(lines)[-_TRACEBACK_CHARS:],
+        message=_storable(_message_of(error)[:_MESSAGE_CHARS]),
+        traceback=_storable("".join(lines)[-_TRACEBACK_CHARS:]),
         exception=error,
     )
+
+
+def _code_of(error: BaseException) -> str:
+    if isinstance(error, RunFailed) and "thread_id" in error.ids:
+        return NodeFailed.code  # the failure of another run, which the node called
+    if isinstance(error, NodeError | BeamWeaverError):
+        return str(error.code)
+    return NodeFailed.code
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return "\n".join([str(error), *map(str, getattr(error, "__notes__", ()))])
+    except Exception as fault:  # noqa: BLE001 - the exception's own code is user code
+        return f"<the message of {type(error).__name__} raised {type(fault).__name__}>"
+
+
+def _storable(text: str) -> str:
+    """The text without lone surrogates (undecodable file names have them), which no store takes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def timeout_failure(node: str, task: str, attempt: int, timeout: float) -> Failure:
@@ -117,17 +144,43 @@ def exit_failure(node: str, task: str, attempt: int, reason: object) -> Failure:
 def may_retry(policy: RetryPolicy | None, failure: Failure, failures: int) -> bool:
     """Whether another attempt is allowed after `failures` counted ones.
 
-    Serialization errors, invalid updates and questions without a store are never retried: they would
-    fail again in the same way.
+    Serialization errors, invalid updates, cancellation and questions without a store are never retried:
+    they would fail again in the same way. Nor is a failure about which the policy's predicate itself raises.
     """
     if policy is None or failures >= policy.max_attempts:
         return False
     error = failure.exception
-    if error is None or isinstance(error, _NEVER):
+    if error is None or isinstance(error, _NEVER) or _is_cancellation(error):
         return False
     if isinstance(error, NodeError) and not error.retryable:
         return False
-    return _matches(policy, error)
+    try:
+        return _matches(policy, error)
+    except Exception as fault:  # noqa: BLE001 - the predicate is user code
+        error.add_note(f"retry_on raised {type(fault).__name__}: {fault}; not tried again")
+        return False
+
+
+def retry_delay(
+    policy: RetryPolicy, failure: Failure, failures: int, chance: Callable[[], float]
+) -> float:
+    """Seconds until the next attempt: what the error asks for, or the policy's delay with its jitter.
+
+    Args:
+        policy: Of the node.
+        failure: The last one; a `retry_after` of its exception (seconds) is honoured.
+        failures: Counted failed attempts, this one included.
+        chance: Draws a number in [0, 1).
+    """
+    try:
+        delay = policy.delay(failures)
+    except OverflowError:
+        delay = policy.max_delay
+    delay = min(delay, _LONGEST_DELAY)
+    after = _attribute(failure.exception, "retry_after")
+    if isinstance(after, int | float) and not isinstance(after, bool) and after >= 0:
+        return min(max(delay, after), _LONGEST_DELAY)
+    return delay * (0.5 + chance() / 2) if policy.jitter else delay
 
 
 def _matches(policy: RetryPolicy, error: BaseException) -> bool:
@@ -140,7 +193,7 @@ def _matches(policy: RetryPolicy, error: BaseException) -> bool:
     if rule == "error":
         return isinstance(error, Exception) and not isinstance(error, _PROGRAMMING)
     if rule == "transient":
-        return is_transient(error)
+        return isinstance(error, Exception) and is_transient(error)
     return _by_rule(rule, error)
 
 
@@ -148,6 +201,11 @@ def _by_rule(rule: object, error: BaseException) -> bool:
     if isinstance(rule, type | tuple):
         return isinstance(error, rule)
     return bool(rule(error)) if callable(rule) else False
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    # asyncio's; by name, so that nothing here imports asyncio.
+    return not isinstance(error, Exception) and type(error).__name__ == "CancelledError"
 
 
 def is_transient(error: BaseException) -> bool:
@@ -164,24 +222,31 @@ def is_transient(error: BaseException) -> bool:
         return status in _TRANSIENT_STATUS
     if isinstance(error, ConnectionError | TimeoutError | InterruptedError):
         return True
-    return any(
-        cls.__name__ in _TRANSIENT_NAMES or cls.__name__ == "ConnectionError"
-        for cls in type(error).__mro__
-    )
+    if any(cls.__name__ in _TRANSIENT_NAMES for cls in type(error).__mro__):
+        return True
+    reason = _attribute(error, "reason")  # urllib's URLError
+    return isinstance(reason, Exception) and reason is not error and is_transient(reason)
 
 
 def _http_status(error: BaseException) -> int | None:
-    response = getattr(error, "response", None)
+    response = _attribute(error, "response")
     for holder, name in (
         (response, "status_code"),  # httpx, requests
         (response, "status"),  # urllib3
         (error, "status"),  # aiohttp
         (error, "code"),  # urllib
     ):
-        value = getattr(holder, name, None)
+        value = _attribute(holder, name)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
+
+
+def _attribute(holder: object, name: str) -> object:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - a property of a user's exception is user code
+        return None
 
 
 def error_of(
@@ -195,23 +260,25 @@ def error_of(
     """The error that a failed run raises: the step's own, else the first task's in task order."""
     ids = {"thread_id": thread_id, "run_id": run_id}
     first = step_failure or failures[0]
-    original = first.exception
-    if isinstance(original, RunFailed):
-        error = type(original).rebuilt(original.message, {**original.ids, **ids})
-        error.__cause__ = original.__cause__
-    elif first.code in _STEP_ERRORS:
-        error = _STEP_ERRORS[first.code](first.message, **ids)
-    else:
-        error = _node_error(first, ids)
-    if isinstance(error, NodeFailed) or not hasattr(error, "node"):
-        error.node = first.node  # type: ignore[attr-defined] # every run failure says which node it met
+    cls = _STEP_ERRORS.get((first.code, first.type_name))
+    error = _node_error(first, ids) if cls is None else _step_error(cls, first, ids)
     error.failures = (*((step_failure,) if step_failure else ()), *failures)
     error.interrupts = interrupts
     return error
 
 
+def _step_error(cls: type[RunFailed], failure: Failure, ids: dict[str, str]) -> RunFailed:
+    """The error as it was raised, with the ids of the run; from its text where a dead process raised it."""
+    original = failure.exception
+    own = original.ids if isinstance(original, RunFailed) else {}
+    message = original.message if isinstance(original, RunFailed) else failure.message
+    error = cls.rebuilt(message, {"node": failure.node, **own, **ids})
+    error.__cause__ = original.__cause__ if original is not None else None
+    return error
+
+
 def _node_error(failure: Failure, ids: dict[str, str]) -> NodeFailed:
-    cls = _NODE_ERRORS.get(failure.code, NodeFailed)
+    cls = _NODE_ERRORS.get((failure.code, failure.type_name), NodeFailed)
     message = failure.message
     if cls is NodeFailed:
         message = (

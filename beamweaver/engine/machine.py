@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._core import Stop
 from beamweaver.engine.calls import UNFINISHED
+from beamweaver.engine.merge import with_initial
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,17 +56,9 @@ class Machine(Admissions):
                 self.activate()
             elif recover:
                 self.take_up()
-        self._take_inbox(told)
-
-    def _take_inbox(self, told: Iterable[Call]) -> None:
-        if (
-            self.active
-            or self.in_flight is not None
-            or self.state.status in ("complete", "waiting")
-        ):
-            self.calls.extend(told)
-        else:
-            self.queue.extend(told)
+        self.queue.extend(told)
+        if not self.active and self.in_flight is None:
+            self.settle_queue()
 
     def advance(self) -> list[Effect]:
         """Carry the thread as far as it goes without the world; what the world must do now.
@@ -75,6 +68,8 @@ class Machine(Admissions):
         """
         while self.in_flight is None and self._advance_once():
             pass
+        if self._flushing and self.stop is None:
+            self.start_ready()
         effects, self._effects = self._effects, []
         return effects
 
@@ -97,13 +92,12 @@ class Machine(Admissions):
         """Start nothing more: when what runs has ended, the run stops as drained."""
         if self.active and self.stop is None:
             self.stop = Stop("drained")
-            self.ready.clear()
-            self.sleeping.clear()
+            self.start_nothing()
 
     def cut(self) -> None:
         """The deadline of a drain passed: stop what still runs."""
         if self.active:
-            self.halt(Stop("drained"), wait=False)
+            self.halt(self.stop or Stop("drained"), wait=False)
 
     @property
     def idle(self) -> bool:
@@ -117,7 +111,7 @@ class Machine(Admissions):
         """
         if state.seq != self.state.seq:
             return
-        self.state.values = state.values
+        self.state.values = with_initial(self.graph, state.values)
         self._view = None
         for mine, stored in zip(self.state.step.tasks, state.step.tasks, strict=True):
             if mine.result is not None and stored.result is not None:

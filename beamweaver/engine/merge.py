@@ -14,11 +14,11 @@ from beamweaver.errors import InvalidUpdate, ReducerFailed
 from beamweaver.graph.channels import MISSING
 
 if TYPE_CHECKING:
-    from beamweaver.engine.state import OpenStep, Result, Task, Write
+    from beamweaver.engine.state import OpenStep, Task, Write
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["Merged", "head_values", "merge"]
+__all__ = ["Merged", "head_values", "merge", "with_initial"]
 
 
 class Merged:
@@ -59,12 +59,14 @@ def merge(
     """
     tasks = step.tasks
     if not step.amendments and before_era is None and len(tasks) == 1:
-        return _merge_one(graph, base, tasks[0])
+        merged = _merge_one(graph, base, tasks[0])
+        if merged is not None:
+            return merged
     values = dict(base)
     changed: dict[str, bytes | None] = {}
     for name, items in _by_channel(_ordered(step, before_era)).items():
-        channel = graph.channel(name)
-        if channel.reducer is None:
+        channel = _reducing(graph, name)
+        if channel is None:
             write = _last_value(name, items)
             values[name] = write.value
             changed[name] = write.data
@@ -72,6 +74,20 @@ def merge(
             values[name] = _reduce(channel, values.get(name, MISSING), items)
             changed[name] = None
     return Merged(values, changed)
+
+
+def with_initial(graph: CompiledGraph, values: dict[str, Any]) -> dict[str, Any]:
+    """The values, beside them the empty value of each reducer's channel that nothing has written yet.
+
+    Such a value is stored only when a write has changed it.
+    """
+    initial = {
+        name: channel.initial()
+        for name, channel in graph.channels.items()
+        if channel.reducer is not None and name not in values
+    }
+    found = {name: value for name, value in initial.items() if value is not MISSING}
+    return {**found, **values} if found else values
 
 
 def head_values(
@@ -82,6 +98,7 @@ def head_values(
     Returns:
         The values and None, or the committed values and why the results do not merge.
     """
+    base = with_initial(graph, base)
     if not step.amendments and all(task.result is None for task in step.tasks):
         return base, None
     try:
@@ -90,17 +107,17 @@ def head_values(
         return base, error.message
 
 
-def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged:
-    """The same for the plain case: one task, no amendment, one write a channel."""
+def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged | None:
+    """The same for the plain case: one task, no amendment, one write a channel; None if it is not plain."""
     assert task.result is not None, f"task {task.node!r} has no result to merge"
     values = dict(base)
     changed: dict[str, bytes | None] = {}
     for write in task.result.writes:
         name = write.channel
-        channel = graph.channel(name)
         if name in changed or write.overwrite:
-            return _merge_slowly(graph, base, task.result, task)
-        if channel.reducer is None:
+            return None
+        channel = _reducing(graph, name)
+        if channel is None:
             values[name] = write.value
             changed[name] = write.data
         else:
@@ -110,19 +127,16 @@ def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged
     return Merged(values, changed)
 
 
-def _merge_slowly(graph: CompiledGraph, base: dict[str, Any], result: Result, task: Task) -> Merged:
-    values = dict(base)
-    changed: dict[str, bytes | None] = {}
-    items = [_Item(write, task.node, task.position) for write in result.writes]
-    for name, group in _by_channel(items).items():
-        channel = graph.channel(name)
-        if channel.reducer is None:
-            write = _last_value(name, group)
-            values[name], changed[name] = write.value, write.data
-        else:
-            values[name] = _reduce(channel, values.get(name, MISSING), group)
-            changed[name] = None
-    return Merged(values, changed)
+def _reducing(graph: CompiledGraph, name: str) -> Channel | None:
+    """The channel of a key, if it has a reducer.
+
+    Raises:
+        UnknownChannel: The graph has lost the key since the write was stored.
+    """
+    channel = graph.channels.get(name)
+    if channel is not None:
+        return channel if channel.reducer is not None else None
+    return None if graph.open else graph.channel(name)
 
 
 def _ordered(step: OpenStep, before_era: int | None) -> list[_Item]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beamweaver.engine.state import Planned, Task
-from beamweaver.types import END, START
+from beamweaver.errors import UnknownTarget
+from beamweaver.types import START
 
 if TYPE_CHECKING:
     from beamweaver.engine.state import OpenStep, RunState
@@ -47,6 +48,9 @@ def plan(
 
     A node runs once however many edges lead to it; every Send is a task of its own. Pulls come in
     declaration order, Sends by source task and index.
+
+    Raises:
+        UnknownTarget: A stored result goes to a node that the graph has lost.
     """
     step = state.step
     if len(step.tasks) == 1 and not routes and not step.amendments:
@@ -73,9 +77,19 @@ def plan(
         pulled.update(amendment.goto or ())
         source = f"amendment:{step.number}:{amendment.era}"
         sends.extend(_send_tasks(source, amendment.sends))
-    pulled.discard(END)
-    order = sorted(pulled, key=lambda name: graph.nodes[name].index)
-    return [Task(name) for name in order] + sends, joins
+    return [Task(name) for name in _in_order(graph, pulled)] + sends, joins
+
+
+def _in_order(graph: CompiledGraph, pulled: set[str]) -> list[str]:
+    """Nodes in the order of their declaration."""
+    for name in pulled:
+        if name not in graph.nodes:  # a stored goto of another version of the graph
+            raise UnknownTarget(
+                f"a finished task goes to node {name!r}, which graph {graph.name!r} has not (any more): "
+                "bring the node back and continue the thread, or restart the run",
+                target=name,
+            )
+    return sorted(pulled, key=lambda name: graph.nodes[name].index)
 
 
 def _plan_line(

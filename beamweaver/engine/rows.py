@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beamweaver.checkpoint.records import (
     Answered,
     Asked,
+    CallRow,
     Continued,
     Finished,
     MergeFailed,
@@ -17,6 +18,7 @@ from beamweaver.checkpoint.records import (
     TaskRow,
     WriteRow,
 )
+from beamweaver.engine.calls import CallKind
 from beamweaver.engine.state import (
     Amendment,
     Planned,
@@ -30,10 +32,24 @@ from beamweaver.engine.state import (
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Entry
+    from beamweaver.engine.calls import Call
     from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState
 
-__all__ = ["apply_entry", "finished_row", "retry_row", "sends_of", "task_of", "task_row"]
+__all__ = [
+    "apply_entry",
+    "call_row",
+    "continue_step",
+    "continued_row",
+    "finished_row",
+    "retry_row",
+    "send_rows",
+    "sends_of",
+    "task_of",
+    "task_row",
+    "write_rows",
+    "writes_of",
+]
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
@@ -58,6 +74,41 @@ def retry_row(task: Task) -> Retrying:
     assert task.failure is not None, f"task {task.node!r} has no failure to retry"
     return Retrying(
         task.position, task.failures, task.due_us, task.delay, row_of(task.failure), task.first_us
+    )
+
+
+def continued_row(run_id: str, amendment: Amendment | None) -> Continued:
+    """A caller's continuation as it is stored."""
+    if amendment is None:
+        return Continued(run_id)
+    return Continued(
+        run_id, write_rows(amendment.writes), amendment.goto, send_rows(amendment.sends)
+    )
+
+
+def call_row(call: Call, env: Env) -> CallRow:
+    """A told call as the inbox keeps it.
+
+    Raises:
+        SerializationError: An answer cannot be stored.
+    """
+    prepared = call.input
+    answers = None
+    if call.kind is CallKind.RESUME:
+        given = {"": call.answer} if call.answers is None else call.answers
+        answers = {key: env.encode_any(value) for key, value in given.items()}
+    return CallRow(
+        kind=call.kind.value,
+        run_id=call.run_id,
+        named=call.named,
+        recursion_limit=call.recursion_limit,
+        has_input=prepared is not None,
+        digest=prepared.digest if prepared else b"",
+        writes=write_rows(prepared.writes) if prepared else (),
+        goto=prepared.goto if prepared else None,
+        sends=send_rows(prepared.sends) if prepared else (),
+        answers=answers,
+        on_unfinished=call.on_unfinished,
     )
 
 

@@ -1,0 +1,301 @@
+"""Attempts: what starts, what becomes of it, and the timers of both."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.checkpoint.records import Asked, TaskFailed
+from beamweaver.engine._core import Core, Stop
+from beamweaver.engine.effects import (
+    Attempt,
+    CancelAttempt,
+    CancelTransition,
+    DropTimer,
+    SetTimer,
+    StartAttempt,
+)
+from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout_failure
+from beamweaver.engine.merge import merge
+from beamweaver.engine.rows import retry_row
+from beamweaver.engine.state import row_of
+from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout, UnknownTarget
+from beamweaver.events import AttemptFailed, TaskStarted
+
+if TYPE_CHECKING:
+    from beamweaver.engine.state import Question, Result, Task
+    from beamweaver.types import Failure
+
+__all__ = ["Attempts"]
+
+_SECOND_US = 1_000_000
+
+
+class Attempts(Core):
+    """The side of a machine that runs the tasks of the open step."""
+
+    # Events -------------------------------------------------------------------------------------
+
+    def succeeded(self, attempt: Attempt, result: Result) -> None:
+        """An attempt ended well. A result of an attempt that was given up is refused."""
+        if not self._ended(attempt):
+            return
+        task = attempt.task
+        result.era = self.state.step.era
+        task.result = result
+        self.dirty.append(task)
+        self._unsaved.append(task)
+
+    def failed(self, attempt: Attempt, failure: Failure) -> None:
+        """An attempt failed: another one follows by the node's policy, or the task has failed."""
+        if not self._ended(attempt):
+            return
+        task = attempt.task
+        task.failures = attempt.number
+        task.failure = failure
+        task.first_us = attempt.first_us
+        delay = None
+        if self.stop is None and may_retry(attempt.node.retry, failure, task.failures):
+            delay = self._retry_later(task, attempt)
+        else:
+            self._give_up(task, failure)
+        if self.env.publishing:
+            self._tell_failed(attempt, failure, delay)
+
+    def asked(self, attempt: Attempt, question: Question) -> None:
+        """An attempt asked a question: its task waits for the answer."""
+        if not self._ended(attempt):
+            return
+        task = attempt.task
+        task.questions = [*(task.questions or ()), question]
+        self.dirty.append(
+            Asked(task.position, question.ordinal, question.key, question.data, question.id)
+        )
+
+    def lost(self, attempt: Attempt) -> None:
+        """An attempt ended without a result that counts; it starts again unless the step stops."""
+        if self._ended(attempt) and self.stop is None:
+            self.ready.append(attempt.task)
+
+    def fired(self, key: tuple[Any, ...]) -> None:
+        """A timer is due; one that no longer matters is ignored."""
+        match key:
+            case ("retry", int(position), int(due_us)):
+                task = self.sleeping.get(position)
+                if task is not None and task.due_us == due_us:
+                    del self.sleeping[position]
+                    task.due_us = 0
+                    self.ready.append(task)
+            case ("attempt", int(position), _):
+                attempt = self.running.get(position)
+                if attempt is not None and attempt.timer == key:
+                    self._timed_out(attempt)
+            case ("step", _) if key == self._step_timer:
+                self._step_timer = None
+                self._out_of_time(StepTimeout, "step", self.state.step.number, self._step_timeout)
+            case ("run", _) if key == self._run_timer:
+                self._run_timer = None
+                self._out_of_time(RunTimeout, "run", self.state.run.number, self._run_timeout)
+
+    # Starting -----------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        """Begin to execute the open step: after an admission, a continuation or a take-up."""
+        self.active = True
+        self.stop = None
+        if self._run_timeout is not None:
+            self._run_timer = ("run", self.state.seq)
+            self._effects.append(SetTimer(self._run_timer, self._run_timeout))
+        self.begin_step()
+
+    def begin_step(self) -> None:
+        """Make the unfinished tasks of the open step ready, or let them sleep until they are due."""
+        tasks = self.state.step.tasks
+        self.ready = deque([task for task in tasks if not task.settled and not task.due_us])
+        for task in tasks:
+            if task.due_us and not task.settled:
+                self.sleeping[task.position] = task
+                self._wake_when_due(task)
+        if self._step_timeout is not None:
+            self._step_timer = ("step", self.state.seq)
+            self._effects.append(SetTimer(self._step_timer, self._step_timeout))
+
+    def start_ready(self) -> None:
+        """Start as many tasks as may run at once."""
+        if not self.ready or (self._view is None and not self._find_view()):
+            return
+        most = self.graph.max_concurrency or self.env.limits.sync_nodes_a_thread
+        while self.ready and len(self.running) < most:
+            self._start(self.ready.popleft())
+
+    def _find_view(self) -> bool:
+        """Work out what the step's tasks see; False where they cannot go on, and the step stops."""
+        state = self.state
+        step = state.step
+        for task in step.tasks:
+            if task.node not in self.graph.nodes and not task.settled:
+                self._cannot_go_on(_gone(task.node, state.thread_id))
+                return False
+        if not step.era:
+            self._view = state.values
+            return True
+        try:
+            self._view = merge(self.graph, state.values, step, step.era).values
+        except (InvalidUpdate, ReducerFailed) as error:
+            self._cannot_go_on(error)
+            return False
+        return True
+
+    def _cannot_go_on(self, error: Exception) -> None:
+        self.halt(Stop("failed", describe(error, "", "", 1)), wait=False)
+
+    def _start(self, task: Task) -> None:
+        state = self.state
+        node = self.graph.nodes[task.node]
+        if not task.first_us:
+            task.first_us = self.env.now_us()
+        assert self._view is not None, "a task starts when it is known what it sees"
+        view = dict(self._view)
+        if task.update is not None:
+            view.update(task.update)
+        timeout = task.timeout if task.timeout is not None else node.timeout
+        attempt = Attempt(task, node, state.branch, state.step.number, view, timeout)
+        self.running[task.position] = attempt
+        self._effects.append(StartAttempt(attempt))
+        if timeout is not None:
+            self._serial += 1
+            attempt.timer = ("attempt", task.position, self._serial)
+            self._effects.append(SetTimer(attempt.timer, timeout))
+        if self.env.publishing:
+            self.publish(
+                TaskStarted(
+                    thread_id=state.thread_id,
+                    task_id=attempt.task_id,
+                    node=task.node,
+                    attempt=attempt.number,
+                )
+            )
+
+    # Ending -------------------------------------------------------------------------------------
+
+    def _ended(self, attempt: Attempt) -> bool:
+        """Whether the attempt was running; it is not any more."""
+        if self.running.get(attempt.position) is not attempt:
+            return False
+        del self.running[attempt.position]
+        self._disarm(attempt)
+        return True
+
+    def _disarm(self, attempt: Attempt) -> None:
+        if attempt.timer is not None:
+            self._effects.append(DropTimer(attempt.timer))
+            attempt.timer = None
+
+    def _retry_later(self, task: Task, attempt: Attempt) -> float:
+        policy, failure = attempt.node.retry, task.failure
+        assert policy is not None, "only a policy asks for another attempt"
+        assert failure is not None, "only a failure is followed by another attempt"
+        task.delay = retry_delay(policy, failure, task.failures, self.env.random)
+        task.due_us = self.env.now_us() + int(task.delay * _SECOND_US)
+        self.dirty.append(retry_row(task))
+        task.failure = None
+        self.sleeping[task.position] = task
+        self._unsaved.append(task)
+        return task.delay
+
+    def wake_saved(self) -> None:
+        """The due times in the commit that was acknowledged are durable: from now on they count."""
+        for task in self._saving:
+            if self.sleeping.get(task.position) is task:
+                self._wake_when_due(task)
+
+    def _wake_when_due(self, task: Task) -> None:
+        rest = min(max((task.due_us - self.env.now_us()) / _SECOND_US, 0.0), task.delay)
+        self._effects.append(SetTimer(("retry", task.position, task.due_us), rest))
+
+    def _give_up(self, task: Task, failure: Failure) -> None:
+        task.failure = failure
+        self.dirty.append(TaskFailed(task.position, task.failures, row_of(failure)))
+        if self.graph.failure_policy == "panic" and self.stop is None:
+            self.halt(Stop("failed"), wait=False)
+
+    def _timed_out(self, attempt: Attempt) -> None:
+        assert attempt.timeout is not None, "an attempt without a timeout timed out"
+        attempt.timer = None
+        self._effects.append(CancelAttempt(attempt, wait=False))
+        failure = timeout_failure(
+            attempt.task.node, attempt.task_id, attempt.number, attempt.timeout
+        )
+        self.failed(attempt, failure)
+
+    def _out_of_time(
+        self, cls: type[Exception], what: str, number: int, limit: float | None
+    ) -> None:
+        if self.stop is not None:
+            return
+        unfinished = [task.node for task in self.state.step.tasks if task.result is None]
+        error = cls(
+            f"{what} {number} of thread {self.state.thread_id!r} took longer than "
+            f"its {what}_timeout of {limit:g} s; unfinished: {_listed(unfinished) or 'routers'}"
+        )
+        self.halt(Stop("failed", describe(error, "", "", 1)), wait=False)
+
+    def _tell_failed(self, attempt: Attempt, failure: Failure, delay: float | None) -> None:
+        self.publish(
+            AttemptFailed(
+                thread_id=self.state.thread_id,
+                task_id=attempt.task_id,
+                node=attempt.task.node,
+                attempt=attempt.number,
+                failure_code=failure.code,
+                message=failure.message,
+                retry_in=delay,
+            )
+        )
+
+    # Stopping -----------------------------------------------------------------------------------
+
+    def halt(self, stop: Stop, *, wait: bool) -> None:
+        """Close the step before its tasks are done.
+
+        Args:
+            stop: The status and failure that follow.
+            wait: Whether to close only when the bodies of running attempts have ended.
+        """
+        self.stop = stop
+        self.start_nothing()
+        self.drop_transition()
+        for attempt in self.running.values():
+            self._disarm(attempt)
+            self._effects.append(CancelAttempt(attempt, wait=wait))
+        if not wait:
+            self.running.clear()
+
+    def start_nothing(self) -> None:
+        """Nothing that waits to start does."""
+        self.ready.clear()
+        for task in self.sleeping.values():
+            self._effects.append(DropTimer(("retry", task.position, task.due_us)))
+        self.sleeping.clear()
+
+    def drop_transition(self) -> None:
+        """The step is not as its routers see it any more."""
+        self.merged = None
+        if self.transition is not None:
+            self._effects.append(CancelTransition(self.transition))
+            self.transition = None
+
+
+def _gone(node: str, thread_id: str) -> UnknownTarget:
+    return UnknownTarget(
+        f"thread {thread_id!r} is about to run node {node!r}, which this graph has not (any more): "
+        "bring the node back and continue the thread, or restart the run",
+        node=node,
+        target=node,
+    )
+
+
+def _listed(nodes: list[str]) -> str:
+    names = list(dict.fromkeys(nodes))
+    rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + rest

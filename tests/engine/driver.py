@@ -1,0 +1,575 @@
+"""A driver without actors or threads: node bodies run inline, time is virtual, records are in memory.
+
+Every effect of the machine becomes an *action*. Actions are carried out one at a time: oldest first, or
+in an order that a seed draws. Time moves only when no action is left. So a seed replays a whole history.
+
+A `Driver` may crash at any commit: the machine is thrown away, and the next process (a new store epoch)
+folds what the store has and begins again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+from beamweaver.checkpoint import MemoryCheckpointer
+from beamweaver.checkpoint.codec import Codec
+from beamweaver.checkpoint.records import decode_call
+from beamweaver.engine import Call, CallKind, Machine, Prepared, RunState
+from beamweaver.engine import effects as fx
+from beamweaver.engine.failures import describe, exit_failure
+from beamweaver.engine.fold import fold
+from beamweaver.engine.ids import idempotency_key, interrupt_id
+from beamweaver.engine.plan import Route
+from beamweaver.engine.rows import sends_of, writes_of
+from beamweaver.engine.state import Planned, Question, Result, Write
+from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, UnknownTarget
+from beamweaver.graph.updates import (
+    call_node,
+    call_router,
+    normalize,
+    normalize_input,
+    normalize_routing,
+)
+from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.types import Command
+
+START_TIME = 1_700_000_000.0
+NOTHING = object()
+
+
+class Crashed(BaseException):
+    """The process died at the commit where the test wanted it to."""
+
+
+class Later:
+    """What a node returns to end `seconds` later, with a value or an exception."""
+
+    def __init__(self, seconds: float, value: Any = None) -> None:
+        self.seconds = seconds
+        self.value = value
+
+
+HANGS = Later(float("inf"))
+"""A node that returns this never ends by itself."""
+
+
+class Exits:
+    """What a node returns whose actor is killed from outside."""
+
+
+class Asks(BaseException):
+    def __init__(self, question: Question) -> None:
+        self.question = question
+
+
+class Ctx:
+    """What a node may know here."""
+
+    def __init__(self, driver: Driver, attempt: fx.Attempt) -> None:
+        self._driver = driver
+        self._attempt = attempt
+        self._asked = 0
+        self.attempt = attempt.number
+        self.task_id = attempt.task_id
+        self.step = attempt.step
+        self.node = attempt.task.node
+        self.first_attempt_at = attempt.first_us / 1_000_000
+        self.idempotency_key = idempotency_key(driver.thread_id, attempt.task_id)
+
+    def interrupt(self, value: Any, *, key: str | None = None) -> Any:
+        ordinal = self._asked
+        self._asked += key is None
+        for question in self._attempt.questions:
+            same = question.key == key if key is not None else question.ordinal == ordinal
+            if same and question.answered and (key is not None or question.key is None):
+                return question.answer
+        data = self._driver.env.encode_any(value)
+        id_ = interrupt_id(self.task_id, ordinal, key)
+        raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
+
+
+class TestEnv:
+    """`beamweaver.engine.Env` of a driver."""
+
+    __test__ = False
+    keeps = True
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._codec = driver.codec
+        self.epoch = driver.epoch
+        self.incarnation = next(driver.incarnations)
+        self.limits = driver.limits
+        self.publishing = driver.publishing
+        self._plans = {name: self._codec.plan(c.type) for name, c in driver.graph.channels.items()}
+        self.encode_any = self._codec.encode
+        self.decode_any = self._codec.decode
+
+    def now_us(self) -> int:
+        return int(self._driver.now * 1_000_000)
+
+    def random(self) -> float:
+        return self._driver.rng.random()
+
+    def new_id(self) -> str:
+        return f"id{next(self._driver.ids)}"
+
+    def encode(self, channel: str, value: Any) -> bytes:
+        plan = self._plans.get(channel)
+        return self._codec.encode(value) if plan is None else plan.encode(value)
+
+    def decode(self, channel: str, data: bytes) -> Any:
+        plan = self._plans.get(channel)
+        return self._codec.decode(data) if plan is None else plan.decode(data)
+
+
+class Driver:
+    """Drives the machine of one thread.
+
+    Args:
+        graph: The graph; may be replaced before a crash, as new code would.
+        seed: None carries actions out in the order in which they came; else the seed draws the order.
+        crash_at: The number of the commit (from 0) at which the process dies, counted over all processes.
+        written: Whether that commit reaches the store before the process dies.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        *,
+        thread_id: str = "t",
+        seed: int | None = None,
+        limits: Any = DEFAULT_LIMITS,
+        publishing: bool = True,
+        crash_at: int | None = None,
+        written: bool = True,
+        recover: bool = True,
+        chance: float | None = None,
+    ) -> None:
+        self.graph = graph
+        self.thread_id = thread_id
+        self.limits = limits
+        self.publishing = publishing
+        self.crash_at, self.written = crash_at, written
+        self.recover = recover
+        self.order = random.Random(seed) if seed is not None else None
+        self.rng = random.Random(0) if chance is None else _Fixed(chance)
+        self.codec = Codec()
+        self.store = MemoryCheckpointer()
+        self.ids = itertools.count()
+        self.call_ids = itertools.count()
+        self.incarnations = itertools.count(1)
+        self.now = START_TIME
+        self.commits: list[Any] = []
+        self.effects: list[Any] = []
+        self.events: list[Any] = []
+        self.replies: dict[str, fx.Reply] = {}
+        self.reply_counts: Counter[str] = Counter()
+        self.admitted: list[tuple[str, str]] = []
+        self.calls: list[Call] = []
+        """Calls of this process that have no answer yet."""
+        self.started: list[fx.Attempt] = []
+        self.killed: list[fx.Attempt] = []
+        self.log: list[str] = []
+        """Nodes in the order in which their bodies ran."""
+        self.finished: set[str] = set()
+        """Tasks whose results were acknowledged."""
+        self.faults: list[str] = []
+        """Tasks that ran although their results had been acknowledged."""
+        self.begin_process()
+
+    # Processes ----------------------------------------------------------------------------------
+
+    def begin_process(self) -> None:
+        """A new owner of the store begins: fold, and go on."""
+        self.epoch = self.store.acquire()
+        self.calls = []
+        self.begin_actor()
+
+    def begin_actor(self) -> None:
+        """A new actor of the thread in the same process; calls without an answer are handed to it again."""
+        self.actions: list[tuple[str, Any]] = []
+        self.timers: dict[Any, float] = {}
+        self.later: list[tuple[float, int, tuple[str, Any]]] = []
+        self.env = TestEnv(self)
+        image = self.store.load(self.thread_id)
+        state = RunState(self.thread_id) if image is None else fold(image, self.env)
+        self.machine = Machine(self.graph, self.env, state)
+        if image is not None:
+            told = [self._told(message) for message in image.inbox]
+            self.machine.begin(recover=self.recover, told=told)
+        kept = {call.id for call in (*self.machine.queue, *self.machine.calls)}
+        for call in list(self.calls):
+            call.again = True
+            call.message = None
+            if call.id in kept:
+                self.calls.remove(call)
+            else:
+                self._hand(call)
+
+    def crash(self) -> None:
+        """The process dies, and the next one begins."""
+        self.store.release()
+        self.begin_process()
+
+    def restart_actor(self) -> None:
+        """The thread's actor dies, and the next one begins."""
+        self.begin_actor()
+
+    def _told(self, message: Any) -> Call:
+        row = decode_call(message.payload)
+        prepared = None
+        if row.has_input:
+            writes, sends = writes_of(row.writes, self.env), sends_of(row.sends, self.env)
+            prepared = Prepared(writes, row.digest, row.goto, sends)
+        answers = {key: self.codec.decode(data) for key, data in (row.answers or {}).items()}
+        call = Call(
+            message.id,
+            CallKind(row.kind),
+            self.graph.name,
+            row.run_id,
+            input=prepared,
+            answer=answers.get(""),
+            answers=None if row.answers is None or "" in answers else answers,
+            named=row.named,
+            waits=False,
+            on_unfinished=row.on_unfinished,
+            recursion_limit=row.recursion_limit,
+        )
+        call.message = message.number
+        return call
+
+    # Calls --------------------------------------------------------------------------------------
+
+    def send(
+        self, kind: CallKind, value: Any = None, *, graph: str | None = None, **options: Any
+    ) -> Call:
+        """Feed a call; nothing is carried out yet."""
+        id_ = f"c{next(self.call_ids)}"
+        run_id = options.pop("run_id", None)
+        if value is not None:
+            options["input"] = self.prepared(value)
+        call = Call(
+            id_,
+            kind,
+            graph or self.graph.name,
+            run_id or f"r-{id_}",
+            named=run_id is not None,
+            **options,
+        )
+        self.calls.append(call)
+        self._hand(call)
+        return call
+
+    def _hand(self, call: Call) -> None:
+        row = self.machine.state.row
+        if (call.named or call.again) and row is not None and call.run_id not in row.run.names:
+            call.known_run = self.store.run_number(self.thread_id, call.run_id)
+        self.machine.call(call)
+
+    def prepared(self, value: Any) -> Prepared:
+        answer = normalize_input(self.graph, value)
+        result = self.result_of(answer)
+        shown = (
+            {c: v for c, v, _o in answer.writes},
+            list(answer.goto or ()),
+            [[s.node, dict(s.update)] for s in answer.sends],
+        )
+        return Prepared(result.writes, self.codec.digest(shown), result.goto, result.sends)
+
+    def answer(self, call: Call) -> Any:
+        """The outcome of a call; raises what the call raises."""
+        assert call.id in self.replies, f"call {call.id} ({call.kind}) has no answer: it hangs"
+        reply = self.replies[call.id]
+        if reply.error is not None:
+            raise reply.error
+        return reply.outcome
+
+    def call(self, kind: CallKind, value: Any = None, **options: Any) -> Any:
+        """Make a call, run until nothing is left to do, and give its outcome."""
+        call = self.send(kind, value, **options)
+        self.run()
+        return self.answer(call)
+
+    def invoke(self, value: Any, **options: Any) -> Any:
+        """`invoke(value)`; None continues."""
+        if value is None:
+            return self.go_on(**options)
+        return self.call(CallKind.INVOKE, value, **options)
+
+    def go_on(self, **options: Any) -> Any:
+        """`invoke(None)`."""
+        return self.call(CallKind.CONTINUE, **options)
+
+    def resume(self, answer: Any = NOTHING, **options: Any) -> Any:
+        """`resume(answer)` or `resume(answers=…)`."""
+        if answer is NOTHING and "answers" not in options:
+            return self.go_on(**options)
+        answer = None if answer is NOTHING else answer
+        return self.call(CallKind.RESUME, answer=answer, **options)
+
+    def tell(self, value: Any, kind: CallKind = CallKind.INVOKE, **options: Any) -> Call:
+        """A call that nobody waits for."""
+        return self.send(kind, value, waits=False, **options)
+
+    def fails(self, value: Any = None, **options: Any) -> BaseException:
+        """The error of an `invoke`."""
+        try:
+            outcome = self.invoke(value, **options)
+        except Exception as error:
+            return error
+        raise AssertionError(f"the run did not fail: {outcome}")
+
+    # What is there ------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Any:
+        return self.machine.state.status
+
+    @property
+    def stored_status(self) -> Any:
+        image = self.store.load(self.thread_id)
+        return None if image is None else image.row.status
+
+    @property
+    def inbox(self) -> tuple[Any, ...]:
+        image = self.store.load(self.thread_id)
+        return () if image is None else image.inbox
+
+    @property
+    def row(self) -> Any:
+        return self.store.load(self.thread_id).row
+
+    def runs(self, node: str) -> int:
+        """How often the node's body ran."""
+        return self.log.count(node)
+
+    def entries(self, kind: type) -> list[Any]:
+        """Entries of that kind in all commits."""
+        return [e for c in self.commits for e in c.record.entries if type(e) is kind]
+
+    def told_events(self, kind: type) -> list[Any]:
+        return [event for event in self.events if type(event) is kind]
+
+    # Running ------------------------------------------------------------------------------------
+
+    def run(self, until: Any = None, *, seconds: float | None = None) -> None:
+        """Carry out what there is, until nothing is left, `until()` holds, or that much time has passed."""
+        deadline = float("inf") if seconds is None else self.now + seconds
+        while until is None or not until():
+            self.advance()
+            if self.actions:
+                self.step()
+            elif not self._move_time(deadline):
+                break
+
+    def advance(self) -> None:
+        """Let the machine advance, and take its effects."""
+        for effect in self.machine.advance():
+            self.effects.append(effect)
+            self._take(effect)
+
+    def step(self) -> None:
+        """Carry out one action."""
+        index = 0
+        if self.order is not None:
+            index = self.order.randrange(len(self.actions))
+        what, token = self.actions.pop(index)
+        getattr(self, f"_do_{what}")(token)
+
+    def _move_time(self, deadline: float) -> bool:
+        due = min([*self.timers.values(), *(t for t, _n, _a in self.later)], default=float("inf"))
+        if due == float("inf") or due > deadline:
+            self.now = max(self.now, deadline) if deadline != float("inf") else self.now
+            return False
+        self.now = max(self.now, due)
+        for key, at in sorted(self.timers.items(), key=lambda item: item[1]):
+            if at <= self.now:
+                del self.timers[key]
+                self.actions.append(("fire", key))
+        self.actions.extend(action for at, _n, action in self.later if at <= self.now)
+        self.later = [entry for entry in self.later if entry[0] > self.now]
+        return True
+
+    def _take(self, effect: Any) -> None:
+        match effect:
+            case fx.WriteCommit():
+                self.actions.append(("write", effect.commit))
+            case fx.StartAttempt():
+                self._start(effect.attempt)
+            case fx.StartTransition():
+                self.actions.append(("route", effect.transition))
+            case fx.CancelAttempt():
+                self.killed.append(effect.attempt)
+                if effect.wait:
+                    self.actions.append(("lost", effect.attempt))
+            case fx.SetTimer():
+                self.timers[effect.key] = self.now + effect.delay
+            case fx.DropTimer():
+                self.timers.pop(effect.key, None)
+            case fx.Admitted():
+                self.admitted.append((effect.call.id, effect.run_id))
+                if not effect.call.waits:
+                    self._forget(effect.call)
+            case fx.Reply():
+                self._answered(effect)
+            case fx.ReplyRecorded():
+                self._answered(fx.Reply(effect.call, *self._recorded(effect)))
+            case fx.Publish():
+                self.events.append(effect.event)
+            case fx.CancelTransition():
+                pass
+
+    def _answered(self, reply: fx.Reply) -> None:
+        self.replies[reply.call.id] = reply
+        self.reply_counts[reply.call.id] += 1
+        self._forget(reply.call)
+
+    def _forget(self, call: Call) -> None:
+        self.calls = [other for other in self.calls if other.id != call.id]
+
+    def _recorded(self, effect: fx.ReplyRecorded) -> tuple[Any, Any]:
+        seq = self.store.run_end(self.thread_id, effect.number)
+        if seq is None:
+            return None, UnknownRun("no recorded outcome")
+        image = self.store.load(self.thread_id, seq)
+        return {name: self.env.decode(name, data) for name, data in image.values.items()}, None
+
+    # Attempts -----------------------------------------------------------------------------------
+
+    def _start(self, attempt: fx.Attempt) -> None:
+        self.started.append(attempt)
+        if attempt.task_id in self.finished:
+            self.faults.append(f"{attempt.task.node} (step {attempt.step}) ran again")
+        self.log.append(attempt.task.node)
+        value = self._body(attempt)
+        delay = 0.0
+        if isinstance(value, Later):
+            delay, value = value.seconds, value.value
+            value = self._judged(attempt, value)
+        action = ("end", (attempt, value))
+        if delay:
+            self.later.append((self.now + delay, len(self.started), action))
+        else:
+            self.actions.append(action)
+
+    def _body(self, attempt: fx.Attempt) -> Any:
+        try:
+            returned = call_node(attempt.node, attempt.view, Ctx(self, attempt))
+        except Asks as asks:
+            return asks.question
+        except Crashed:
+            raise
+        except BaseException as error:
+            return error
+        return returned if isinstance(returned, Later) else self._judged(attempt, returned)
+
+    def _judged(self, attempt: fx.Attempt, returned: Any) -> Any:
+        if isinstance(returned, (BaseException, Exits)):
+            return returned
+        try:
+            return self.result_of(normalize(self.graph, attempt.node, returned))
+        except Exception as error:
+            return error
+
+    def result_of(self, answer: Any) -> Result:
+        encode = self.env.encode
+        writes = tuple(Write(c, v, encode(c, v), over) for c, v, over in answer.writes)
+        return Result(writes, answer.goto, self._planned(answer.sends))
+
+    def _planned(self, sends: Any) -> tuple[Planned, ...]:
+        return tuple(
+            Planned(
+                send.node,
+                dict(send.update),
+                {key: self.env.encode(key, value) for key, value in send.update.items()},
+                send.timeout,
+            )
+            for send in sends
+        )
+
+    # Actions ------------------------------------------------------------------------------------
+
+    def _do_end(self, token: Any) -> None:
+        attempt, value = token
+        match value:
+            case Result():
+                self.machine.succeeded(attempt, value)
+            case Question():
+                self.machine.asked(attempt, value)
+            case Exits():
+                failure = exit_failure(attempt.task.node, attempt.task_id, attempt.number, "killed")
+                self.machine.failed(attempt, failure)
+            case _:
+                failure = describe(value, attempt.task.node, attempt.task_id, attempt.number)
+                self.machine.failed(attempt, failure)
+
+    def _do_lost(self, attempt: fx.Attempt) -> None:
+        self.machine.lost(attempt)
+
+    def _do_fire(self, key: Any) -> None:
+        self.machine.fired(key)
+
+    def _do_route(self, transition: fx.Transition) -> None:
+        routes: dict[int, list[Route]] = {}
+        node = ""
+        try:
+            for task, branch in transition.routers:
+                node = task.node
+                returned = call_router(branch, dict(transition.view), None)
+                targets, sends = normalize_routing(self.graph, branch, returned)
+                route = Route(targets, self._planned(sends))
+                routes.setdefault(task.position, []).append(route)
+        except Exception as error:
+            self.machine.routing_failed(transition, describe(_routers(error, node), node, "", 1))
+            return
+        self.machine.routed(transition, routes)
+
+    def _do_write(self, commit: Any) -> None:
+        number = len(self.commits)
+        dies = self.crash_at == number
+        if dies and not self.written:
+            self.crash_at = None
+            raise Crashed(f"before commit {number}")
+        assert self.store.commit(self.epoch, [commit]) == [None], commit
+        self.commits.append(commit)
+        if dies:
+            self.crash_at = None
+            raise Crashed(f"after commit {number}, before its acknowledgement")
+        self._note(commit)
+        self.machine.acknowledged()
+
+    def _note(self, commit: Any) -> None:
+        """Which tasks' results are acknowledged now."""
+        checkpoint = commit.record.checkpoint
+        if checkpoint is not None:
+            self.finished.update(a.task_id for a in self.started if a.step <= checkpoint.step)
+        else:
+            step = self.machine.state.step
+            for entry in commit.record.entries:
+                if hasattr(entry, "sends") and hasattr(entry, "task"):
+                    self.finished.add(self.machine.state.id_of(step.tasks[entry.task]))
+
+
+class _Fixed:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def random(self) -> float:
+        return self.value
+
+
+def _routers(error: Exception, node: str) -> Exception:
+    if isinstance(error, UnknownTarget | SerializationError):
+        return error
+    failure = RouterFailed(f"a router after {node!r} raised {error!r}", node=node)
+    failure.__cause__ = error
+    return failure
+
+
+def goto(*nodes: Any, **update: Any) -> Command:
+    """A command with an update."""
+    return Command(update=update or None, goto=list(nodes))
