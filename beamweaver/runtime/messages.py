@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Commit
     from beamweaver.errors import StoreError
@@ -87,23 +89,17 @@ class Left:
         self.incarnation = incarnation
 
 
-class Write:
+class Write(msgspec.Struct, gc=False, eq=False):
     """To the writer: make this durable and tell `cell`."""
 
-    __slots__ = ("cell", "commit")
-
-    def __init__(self, commit: Commit, cell: Cell) -> None:
-        self.commit = commit
-        self.cell = cell
+    commit: Commit
+    cell: Cell
 
 
-class Acknowledged:
+class Acknowledged(msgspec.Struct, gc=False, eq=False):
     """To a thread: the record `seq` is durable."""
 
-    __slots__ = ("seq",)
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
+    seq: int
 
 
 class Refused:
@@ -116,31 +112,22 @@ class Refused:
         self.error = error
 
 
-class SetTimer:
+class SetTimer(msgspec.Struct, gc=False, eq=False):
     """To the timers: send `Fired(key)` to `cell` after `delay` seconds."""
 
-    __slots__ = ("cell", "delay", "key")
-
-    def __init__(self, cell: Cell, key: Any, delay: float) -> None:
-        self.cell = cell
-        self.key = key
-        self.delay = delay
+    cell: Cell
+    key: Any
+    delay: float
 
 
-class DropTimer:
+class DropTimer(msgspec.Struct, gc=False, eq=False):
     """To the timers: forget this one."""
 
-    __slots__ = ("cell", "key")
-
-    def __init__(self, cell: Cell, key: Any) -> None:
-        self.cell = cell
-        self.key = key
+    cell: Cell
+    key: Any
 
 
-class Fired:
+class Fired(msgspec.Struct, gc=False, eq=False):
     """To a thread: its timer `key` is due."""
 
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
+    key: Any

@@ -289,7 +289,8 @@ class ThreadActor(Actor):
         if machine is None or machine.in_flight is None:
             return
         if machine.in_flight.record.seq == ack.seq:
-            self._hub.reached("thread.acknowledged", self.thread_id)
+            if self._hub.fault is not None:
+                self._hub.reached("thread.acknowledged", self.thread_id)
             machine.acknowledged()
             self._fed = True
 
@@ -346,7 +347,8 @@ class ThreadActor(Actor):
         machine, hub = self._machine, self._hub
         if machine is None:
             return
-        hub.reached("thread.start", self.thread_id)
+        if hub.fault is not None:
+            hub.reached("thread.start", self.thread_id)
         assert self._codec is not None, "a machine has a codec"
         try:
             self._bodies.start(machine.graph, self._codec, attempt, machine.state.run.names[0])

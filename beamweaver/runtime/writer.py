@@ -101,7 +101,9 @@ class CheckpointWriter(Actor):
         if not group:
             return
         hub = self._hub
-        hub.reached("writer.group")
+        faults = hub.fault is not None
+        if faults:
+            hub.reached("writer.group")
         commits = [write.commit for write in group]
         try:
             if hub.store.blocks:
@@ -117,10 +119,12 @@ class CheckpointWriter(Actor):
             raise
         self.groups += 1
         self.commits += len(group)
-        hub.reached("writer.synced")
+        if faults:
+            hub.reached("writer.synced")
         for write, failure in zip(group, errors, strict=True):
             if failure is None:
                 write.cell.put(Acknowledged(write.commit.record.seq))
             else:
                 write.cell.put(Refused(write.commit.record.seq, failure))
-        hub.reached("writer.acknowledged")
+        if faults:
+            hub.reached("writer.acknowledged")
