@@ -279,6 +279,7 @@ class PoolScheduler:
         if not self.closed:
             return False
         with self.mu:
+            self.active -= 1
             self.workers.pop(worker, None)
         return True
 
