@@ -19,6 +19,7 @@ BeamWeaverError
 │   ├── UnknownGraph        the runtime lacks the graph of the thread
 │   ├── UnknownRun          a run id that nothing recorded
 │   ├── CallingSelf         a node waits for its own thread
+│   ├── WouldBlock          a sync call on the loop that runs the nodes it waits for
 │   └── Draining            the runtime takes no new calls
 ├── RunFailed               what a failed run raises
 │   ├── NodeFailed          a node raised in its last attempt; the original is __cause__
@@ -114,6 +115,7 @@ __all__ = [
     "UnknownRun",
     "UnknownTarget",
     "WorkersExhausted",
+    "WouldBlock",
     "WrongGraph",
 ]
 
@@ -264,6 +266,13 @@ class CallingSelf(CallRefused):
     """A node waits for its own thread, which waits for the node: that would never end."""
 
     code = "calling_self"
+
+
+class WouldBlock(CallRefused):
+    """A sync call on the event loop that runs the runtime's nodes; `.twin` names the awaitable one."""
+
+    code = "would_block"
+    twin: str
 
 
 class Draining(CallRefused):

@@ -45,6 +45,8 @@ class Admissions(Steps):
 
     def take(self, call: Call) -> None:
         """Decide a call; refuse it, answer it, or put its commit on its way."""
+        if call.withdrawn:
+            return
         state, epoch = self.state, self.env.epoch
         stopping = self.stop is not None
         try:

@@ -100,6 +100,7 @@ class Call:
         message: Its number in the inbox, where it is a durable message.
         run_timeout: Seconds for the run, or None for the graph's own.
         step_timeout: Seconds for a step, or None for the graph's own.
+        withdrawn: Its caller went away before it was decided: it does nothing.
     """
 
     __slots__ = (
@@ -120,6 +121,7 @@ class Call:
         "run_timeout",
         "step_timeout",
         "waits",
+        "withdrawn",
     )
 
     def __init__(
@@ -157,6 +159,7 @@ class Call:
         self.again = False
         self.known_run: int | None = None
         self.message: int | None = None
+        self.withdrawn = False
 
 
 class Decision(enum.Enum):

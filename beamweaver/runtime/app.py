@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +15,16 @@ from beamweaver.graph.builder import Graph as GraphBuilder
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
+from beamweaver.runtime.aio import refuse_blocking
 from beamweaver.runtime.core import Core
-from beamweaver.runtime.handle import ThreadHandle, await_outcome
+from beamweaver.runtime.handle import (
+    ThreadHandle,
+    await_outcome,
+    awaited_outcome,
+    check_on_disconnect,
+)
 from beamweaver.runtime.reading import read_state
-from beamweaver.runtime.requests import check_thread_id, thread_id_of
+from beamweaver.runtime.requests import check_thread_id, message_name, thread_id_of
 from beamweaver.types import Cancel, Invoke, Resume
 
 if TYPE_CHECKING:
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 
     from beamweaver.graph.compiled import FailurePolicy
     from beamweaver.runtime.requests import Message
+    from beamweaver.runtime.waiters import Waiting
     from beamweaver.types import Duration, Outcome, ThreadState
 
 __all__ = ["App", "Graph"]
@@ -146,6 +154,65 @@ class App(CompiledGraph):
             raises=raises,
         )
 
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the field's name
+        *,
+        thread_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        recursion_limit: int | None = None,
+        run_timeout: Duration | None = None,
+        step_timeout: Duration | None = None,
+        on_busy: str = "queue",
+        on_unfinished: str = "continue",
+        on_disconnect: str = "cancel",
+        raises: bool = True,
+    ) -> Outcome:
+        """`invoke`, awaitable; the arguments are those of `invoke`, and `on_disconnect`.
+
+        When the awaiting task is cancelled, `on_disconnect="cancel"` cancels the run, which stays
+        resumable (unless others wait for it); `"continue"` lets it go on.
+        """
+        return await self._acall(
+            Invoke(input, run_id, on_busy, on_unfinished, recursion_limit),
+            thread_id_of(thread_id, config),
+            run_timeout=run_timeout,
+            step_timeout=step_timeout,
+            raises=raises,
+            on_disconnect=on_disconnect,
+        )
+
+    async def aresume(
+        self,
+        answer: Any = msgspec.UNSET,
+        *,
+        answers: Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+        recursion_limit: int | None = None,
+        on_disconnect: str = "cancel",
+        raises: bool = True,
+    ) -> Outcome:
+        """`resume`, awaitable; `on_disconnect` is that of `ainvoke`."""
+        return await self._acall(
+            Resume(answer, answers, run_id, recursion_limit),
+            self._kept_thread(thread_id_of(thread_id, config), "aresume"),
+            raises=raises,
+            on_disconnect=on_disconnect,
+        )
+
+    async def aget_state(
+        self,
+        thread_id: str | None = None,
+        checkpoint_id: str | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+    ) -> ThreadState | None:
+        """`get_state`, awaitable: the store is read on another worker."""
+        return await asyncio.to_thread(self.get_state, thread_id, checkpoint_id, config=config)
+
     def cancel(self, thread_id: str) -> Outcome:
         """Cancel the thread's running run; it can be continued."""
         return self._call(Cancel(), self._kept_thread(thread_id, "cancel"), raises=False)
@@ -185,6 +252,49 @@ class App(CompiledGraph):
         raises: bool,
     ) -> Outcome:
         core = self._open()
+        name = message_name(message)
+        refuse_blocking(core, name, f"a{name}")
+        thread_id, waiting = self._submit(core, message, thread_id, run_timeout, step_timeout)
+        try:
+            return await_outcome(waiting, thread_id, timeout=None, raises=raises)
+        finally:
+            core.hub.waiters.let_go(waiting)
+
+    async def _acall(
+        self,
+        message: Message,
+        thread_id: str | None,
+        *,
+        run_timeout: Duration | None = None,
+        step_timeout: Duration | None = None,
+        raises: bool,
+        on_disconnect: str,
+    ) -> Outcome:
+        check_on_disconnect(on_disconnect)
+        core = self._core
+        if core is None or core.closed:
+            core = await asyncio.to_thread(self._open)  # it opens files
+        else:
+            core = self._open()
+        thread_id, waiting = self._submit(core, message, thread_id, run_timeout, step_timeout)
+        return await awaited_outcome(
+            core,
+            self,
+            thread_id,
+            waiting,
+            timeout=None,
+            raises=raises,
+            on_disconnect=on_disconnect,
+        )
+
+    def _submit(
+        self,
+        core: Core,
+        message: Message,
+        thread_id: str | None,
+        run_timeout: Duration | None,
+        step_timeout: Duration | None,
+    ) -> tuple[str, Waiting]:
         if thread_id is None:
             thread_id = core.hub.new_id()
         else:
@@ -198,10 +308,7 @@ class App(CompiledGraph):
             run_timeout=run_timeout,
             step_timeout=step_timeout,
         )
-        try:
-            return await_outcome(waiting, thread_id, timeout=None, raises=raises)
-        finally:
-            core.hub.waiters.let_go(waiting)
+        return thread_id, waiting
 
     def _kept_thread(self, thread_id: str | None, call: str) -> str:
         if self.checkpointer is None:

@@ -21,6 +21,7 @@ from beamweaver.runtime.requests import make_call
 from beamweaver.runtime.thread import ThreadActor
 from beamweaver.runtime.tree import children, start_tree
 from beamweaver.runtime.waiters import Waiting
+from beamweaver.types import Cancel
 from supervisors import ActorSystem, CallTimeout, PoolScheduler, RestartsExceeded, Shutdown
 
 if TYPE_CHECKING:
@@ -161,6 +162,17 @@ class Core:
         """Look again at what the store has unfinished: there is another graph, or another owner."""
         if self.hub.recovery is not None:
             self.hub.recovery.put(AGAIN)
+
+    def disconnect(
+        self, graph: CompiledGraph, thread_id: str, waiting: Waiting, *, cancel: bool
+    ) -> None:
+        """A caller went away: its call is not taken any more, and the run it waited for may be cancelled."""
+        waiters = self.hub.waiters
+        waiting.call.withdrawn = True
+        waiters.let_go(waiting)
+        waiters.forget(thread_id, waiting.call)
+        if cancel and not waiters.has(thread_id) and not self.closed:
+            self.submit(graph, thread_id, Cancel(), waits=False)
 
     # End ----------------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from beamweaver.errors import AskTimeout, BeamWeaverError, RunFailed
+from beamweaver.errors import AskTimeout, BeamWeaverError, InvalidCall, RunFailed
+from beamweaver.runtime.aio import refuse_blocking, result_of
 from beamweaver.runtime.reading import read_state
 from beamweaver.types import Cancel, Failed, Receipt
 from supervisors import CallTimeout
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
     from beamweaver.runtime.requests import Message
-    from beamweaver.runtime.waiters import Waiting
+    from beamweaver.runtime.waiters import Answer, Waiting
     from beamweaver.types import Outcome, ThreadState
 
-__all__ = ["ThreadHandle", "await_outcome"]
+__all__ = ["ThreadHandle", "await_outcome", "awaited_outcome", "check_on_disconnect"]
 
 
 class ThreadHandle:
@@ -52,9 +54,17 @@ class ThreadHandle:
             CallRefused: The thread cannot take it (`NothingToResume`, `WrongGraph`, …).
             StoreError: It could not be made durable.
         """
+        refuse_blocking(self._core, "tell", "atell")
         waiting = self._core.submit(self._graph, self.thread_id, message, waits=False)
         assert waiting.receipt is not None, "a tell has a receipt"
         run_id = waiting.receipt.get()
+        return Receipt(waiting.call.id, run_id)
+
+    async def atell(self, message: Message) -> Receipt:
+        """`tell`, awaitable."""
+        waiting = self._core.submit(self._graph, self.thread_id, message, waits=False)
+        assert waiting.receipt is not None, "a tell has a receipt"
+        run_id = await result_of(waiting.receipt)
         return Receipt(waiting.call.id, run_id)
 
     def ask(
@@ -76,11 +86,41 @@ class ThreadHandle:
             CallRefused: The thread cannot take the message.
             RuntimeStopped: The runtime ended meanwhile.
         """
+        refuse_blocking(self._core, "ask", "aask")
         waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
         try:
             return await_outcome(waiting, self.thread_id, timeout=timeout, raises=raises)
         finally:
             self._core.hub.waiters.let_go(waiting)
+
+    async def aask(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        raises: bool = True,
+        on_disconnect: str = "cancel",
+    ) -> Outcome:
+        """`ask`, awaitable.
+
+        Args:
+            message: See `ask`.
+            timeout: See `ask`.
+            raises: See `ask`.
+            on_disconnect: When the awaiting task is cancelled: `"cancel"` the run, which stays resumable
+                (unless others wait for it), or let it `"continue"`.
+        """
+        check_on_disconnect(on_disconnect)
+        waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
+        return await awaited_outcome(
+            self._core,
+            self._graph,
+            self.thread_id,
+            waiting,
+            timeout=timeout,
+            raises=raises,
+            on_disconnect=on_disconnect,
+        )
 
     def cancel(self) -> Outcome:
         """Cancel the running run; returns when the bodies of its nodes have ended or were abandoned.
@@ -94,25 +134,66 @@ class ThreadHandle:
         core = self._core
         return read_state(core.store, core.hub.codec, self._graph, self.thread_id, checkpoint_id)
 
+    async def aget_state(self, checkpoint_id: str | None = None) -> ThreadState | None:
+        """`get_state`, awaitable: the store is read on another worker."""
+        return await asyncio.to_thread(self.get_state, checkpoint_id)
+
 
 def await_outcome(
     waiting: Waiting, thread_id: str, *, timeout: float | None, raises: bool
 ) -> Outcome:
     """Wait for a call's answer and give it out as users expect it."""
-    call = waiting.call
     try:
         answer = waiting.done.get(timeout=timeout)
     except CallTimeout:
-        raise AskTimeout(
-            f"thread {thread_id!r} gave no outcome within {timeout:g} s; run {call.run_id!r} goes on, "
-            "ask again with Continue()",
-            thread_id=thread_id,
-            receipt=Receipt(call.id, call.run_id),
-        ) from None
+        raise _ask_timeout(waiting, thread_id, timeout) from None
+    return _given(answer, raises=raises)
+
+
+async def awaited_outcome(
+    core: Core,
+    graph: CompiledGraph,
+    thread_id: str,
+    waiting: Waiting,
+    *,
+    timeout: float | None,
+    raises: bool,
+    on_disconnect: str,
+) -> Outcome:
+    """The same on an event loop; a caller that goes away may take the run with it."""
+    try:
+        answer = await result_of(waiting.done, timeout)
+    except TimeoutError:
+        raise _ask_timeout(waiting, thread_id, timeout) from None
+    except asyncio.CancelledError:
+        core.disconnect(graph, thread_id, waiting, cancel=on_disconnect == "cancel")
+        raise
+    finally:
+        core.hub.waiters.let_go(waiting)
+    return _given(answer, raises=raises)
+
+
+def check_on_disconnect(value: object) -> None:
+    """Judge the option `on_disconnect`."""
+    if value not in ("cancel", "continue"):
+        raise InvalidCall(f"on_disconnect is {value!r}; give 'cancel' or 'continue'")
+
+
+def _ask_timeout(waiting: Waiting, thread_id: str, timeout: float | None) -> AskTimeout:
+    call = waiting.call
+    return AskTimeout(
+        f"thread {thread_id!r} gave no outcome within {timeout:g} s; run {call.run_id!r} goes on, "
+        "ask again with Continue()",
+        thread_id=thread_id,
+        receipt=Receipt(call.id, call.run_id),
+    )
+
+
+def _given(answer: Answer, *, raises: bool) -> Outcome:
     error = answer.error
     if error is None:
         assert answer.outcome is not None, "an answer has an outcome or an error"
-        return answer.outcome  # type: ignore[no-any-return] # the future is untyped
+        return answer.outcome
     if not raises and isinstance(answer.outcome, Failed):
         return answer.outcome
     raise _fresh(error)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["Message", "check_thread_id", "make_call", "thread_id_of"]
+__all__ = ["Message", "check_thread_id", "make_call", "message_name", "thread_id_of"]
 
 Message = Invoke | Resume | Continue | Cancel
 
@@ -109,6 +109,11 @@ def make_call(
     elif isinstance(message, Resume):
         _give_answers(call, message)
     return call
+
+
+def message_name(message: Message) -> str:
+    """The verb by which users call what the message asks."""
+    return "resume" if isinstance(message, Resume) else "invoke"
 
 
 def _kind(message: Message) -> CallKind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -12,6 +13,7 @@ from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
+from beamweaver.runtime.aio import refuse_blocking
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.reading import read_state
@@ -115,6 +117,7 @@ class Runtime:
         for graph in self._graphs:
             self._check_graph(graph)
         self._recover = recover
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._core: Core | None = None
         self._options: dict[str, Any] = {
             "limits": limits,
@@ -137,6 +140,8 @@ class Runtime:
         if self._core is not None:
             raise InvalidCall("this runtime was started before; make a new one")
         core, taken_over = places.open_public(self._store, self._new_core)
+        if self._loop is not None:
+            core.hub.user_loop = self._loop
         self._core = core
         for graph in self._graphs:
             core.hub.register(graph)
@@ -177,6 +182,20 @@ class Runtime:
         if error is None:
             raise failure
         error.add_note(f"meanwhile the runtime failed: {failure.message}")
+
+    async def __aenter__(self) -> Self:
+        """As `with`; async nodes run on the loop that enters."""
+        self._loop = asyncio.get_running_loop()
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # On another worker: the loop must go on for the nodes that are being cut.
+        await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     # Threads ------------------------------------------------------------------------------------
 
@@ -257,7 +276,13 @@ class Runtime:
         Returns:
             Whether everything ended in time; what did not was cut.
         """
-        return self._running().drain(timeout)
+        core = self._running()
+        refuse_blocking(core, "drain", "adrain")
+        return core.drain(timeout)
+
+    async def adrain(self, timeout: float = 30.0) -> bool:
+        """`drain`, awaitable."""
+        return await asyncio.to_thread(self._running().drain, timeout)
 
     # Seeing -------------------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ class ThreadActor(Actor):
         """Of those, the ones whose end the machine waits for."""
         self._held: dict[tuple[int, int], fx.StartAttempt] = {}
         """Attempts that start when the body of the one before has ended."""
+        self._held_clocks: dict[tuple[int, int], fx.SetTimer] = {}
+        """Their timeouts, which run from that moment on."""
         self._reload = False
         self._fed = False
         self._drains: list[Future[None]] = []
@@ -280,8 +282,11 @@ class ThreadActor(Actor):
         if token in self._awaited:
             self._awaited.discard(token)
             self._feed(lambda machine: machine.lost(token))
+        clock = self._held_clocks.pop(key, None)
         if held is not None:
             self._start_attempt(held)
+            if clock is not None:
+                self._set_timer(clock)
         self._fed = True
 
     def _acknowledged(self, ack: msg.Acknowledged) -> None:
@@ -309,6 +314,7 @@ class ThreadActor(Actor):
         self._machine = None
         self._recover = False
         self._held.clear()
+        self._held_clocks.clear()
         self._awaited.clear()
         self._image = self._hub.store.load(self.thread_id)
         self._take_calls()
@@ -369,12 +375,18 @@ class ThreadActor(Actor):
 
     def _cancel_attempt(self, effect: fx.CancelAttempt) -> None:
         attempt = effect.attempt
-        held = self._held.pop((attempt.step, attempt.position), None)
+        key = (attempt.step, attempt.position)
+        if self._ending.get(key) is attempt:
+            # Killed before, and its body still runs.
+            if effect.wait:
+                self._awaited.add(attempt)
+            return
+        held = self._held.pop(key, None)
         if held is not None or not self._bodies.kill(attempt):
             if effect.wait:
                 self._feed(lambda machine: machine.lost(attempt))
             return
-        self._ending[attempt.step, attempt.position] = attempt
+        self._ending[key] = attempt
         if effect.wait:
             self._awaited.add(attempt)
 
@@ -387,6 +399,10 @@ class ThreadActor(Actor):
         writer.put_inline(msg.Write(effect.commit, self.cell))
 
     def _set_timer(self, effect: fx.SetTimer) -> None:
+        for key, held in self._held.items():
+            if held.attempt.timer == effect.key:
+                self._held_clocks[key] = effect
+                return
         assert self._hub.timers is not None, "the timers start before the threads"
         self._hub.timers.put(msg.SetTimer(self.cell, effect.key, effect.delay))
 

@@ -100,6 +100,11 @@ class Waiters:
             stack.extend(new)
         return False
 
+    def forget(self, thread_id: str, call: Call) -> None:
+        """Its caller went away: nobody wants its answer."""
+        with self._lock:
+            self._forget(thread_id, call.id)
+
     def let_go(self, waiting: Waiting) -> None:
         """Its caller went away: no node waits for it any more."""
         with self._lock:
