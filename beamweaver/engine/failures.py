@@ -285,7 +285,10 @@ def _node_error(failure: Failure, ids: dict[str, str]) -> NodeFailed:
             f"node {failure.node!r} failed in attempt {failure.attempt}: "
             f"{failure.type_name}: {failure.message}"
         )
-    error = cls(message, node=failure.node, task_id=failure.task_id, attempt=failure.attempt, **ids)
+    original = failure.exception
+    own = original.ids if isinstance(original, RunFailed) and cls is not NodeFailed else {}
+    named = {"node": failure.node, "task_id": failure.task_id, "attempt": failure.attempt}
+    error = cls(message, **{**own, **named, **ids})
     error.code = failure.code  # type: ignore[misc] # the node's own code, where it declared one
     error.__cause__ = failure.exception
     return error
