@@ -13,7 +13,6 @@ from beamweaver import Invoke, Runtime
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import (
     BeamWeaverError,
-    CallingSelf,
     InvalidCall,
     RuntimeStopped,
     StoreOptionsDiffer,
