@@ -93,6 +93,9 @@ class Actor(pykka.Actor):
         isolated: its handlers have a `contextvars.Context` of their own
         interruptible: a kill interrupts a handler that runs (costs about a microsecond a message);
             otherwise the kill waits for the end of the handler, up to its grace period
+        mailbox_limit: how many messages sent by reference may wait; None for no limit
+        when_full: `"refuse"`: a tell raises, and an ask fails with, `MailboxFull`; `"drop"`: a
+            tell is a dead letter (an ask fails all the same)
 
     Attributes:
         cell: the actor's mailbox
@@ -111,6 +114,8 @@ class Actor(pykka.Actor):
     lane: ClassVar[Lane] = "hi"
     isolated: ClassVar[bool] = True
     interruptible: ClassVar[bool] = False
+    mailbox_limit: ClassVar[int | None] = None
+    when_full: ClassVar[Literal["refuse", "drop"]] = "refuse"
     child_type: ClassVar[Literal["worker", "supervisor"]] = "worker"
     trap_exit: bool = False
     cell: Cell

@@ -266,8 +266,14 @@ def drain(cell: Inbox, reason: ExitReason) -> None:
         else:
             error = ActorExit(repr(cell), reason)
             message.reply_to.set_exception((type(error), error, None))
-    if cell.sysq:
-        cell.sysq.clear()
+    while cell.sysq:
+        try:
+            order = cell.sysq.popleft()
+        except IndexError:
+            break
+        done = getattr(order, "done", None)
+        if isinstance(done, Future):
+            done.offer_error(ActorExit(repr(cell), reason))
 
 
 class _Abandon:

@@ -290,6 +290,10 @@ class DynamicSupervisor(Family):
 
     # Looking
 
+    def snapshot(self) -> list[Child]:
+        """Return the children in the order of their starts, from any thread."""
+        return list(self._children.values())
+
     def _members(self) -> Iterable[Child]:
         return self._children.values()
 

@@ -9,6 +9,7 @@ The tree::
     ├── CallingSelf                             an actor waits for itself
     ├── StartError                              an actor or child failed to start
     ├── AlreadyStarted / AlreadyPresent / NotFound / Running / Restarting / MaxChildren
+    ├── MailboxFull                             a bounded mailbox has no room
     ├── InvalidSpec                             a child specification or a flag is wrong
     ├── RestartsExceeded                        a supervisor gave up (carried by its exit reason)
     ├── WorkersExhausted                        too many workers wait or were abandoned
@@ -36,6 +37,7 @@ __all__ = [
     "CallTimeout",
     "CallingSelf",
     "InvalidSpec",
+    "MailboxFull",
     "MaxChildren",
     "NoProc",
     "NotFound",
@@ -155,6 +157,20 @@ class Restarting(_ChildError):
 
     code = "restarting"
     text = "child {} is being restarted: terminate it first, or try again later"
+
+
+class MailboxFull(SupervisorsError):
+    """The mailbox of an actor holds as many messages as its class allows."""
+
+    code = "mailbox_full"
+
+    def __init__(self, actor: object, limit: int) -> None:
+        """Make the error of `actor`, which `limit` messages wait for."""
+        super().__init__(
+            f"{limit} messages wait for {actor}, its mailbox_limit: send less, wait for answers, "
+            "or raise the limit"
+        )
+        self.limit = limit
 
 
 class MaxChildren(SupervisorsError):

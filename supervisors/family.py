@@ -150,6 +150,10 @@ class Family(Actor):
     def _members(self) -> Iterable[Child]:
         raise NotImplementedError
 
+    def snapshot(self) -> list[Child]:
+        """Return the children in the order of their starts, from any thread."""
+        raise NotImplementedError
+
     def _find(self, key: object) -> Child | None:
         raise NotImplementedError
 

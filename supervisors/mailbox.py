@@ -18,9 +18,12 @@ from supervisors.scheduler import here
 from supervisors.signals import Exit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from supervisors.future import Future
     from supervisors.scheduler import Worker
 
-__all__ = ["Cell", "Continue", "Ignore", "Refuse"]
+__all__ = ["Cell", "Continue", "Ignore", "Order", "Refuse"]
 
 
 class Ignore(Exception):
@@ -38,6 +41,17 @@ class Refuse(Exception):
 
 class _KilledInHandler(BaseException):
     """A handler was interrupted: its actor ends at once."""
+
+
+class Order:
+    """A system message: apply something to the cell, between two handlers, and answer with it."""
+
+    __slots__ = ("apply", "done")
+
+    def __init__(self, apply: Callable[[Cell], Any], done: Future[Any]) -> None:
+        """Answer `done` with `apply(cell)`."""
+        self.apply = apply
+        self.done = done
 
 
 class Continue:
@@ -267,6 +281,8 @@ class Cell(Inbox):
             return
         if type(message) is ExitSignal:
             self._signal(actor, message, worker)
+        elif type(message) is Order:
+            message.done.offer(message.apply(self))
         elif type(message) is StopRequest:
             actor._end(message.reason)  # noqa: SLF001
         elif not actor._system(message):  # noqa: SLF001

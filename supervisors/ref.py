@@ -8,8 +8,9 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from supervisors.errors import CallingSelf, CallTimeout, NoProc
-from supervisors.exits import NORMAL, ExitReason
+from supervisors.errors import CallingSelf, CallTimeout, MailboxFull, NoProc
+from supervisors.events import Event
+from supervisors.exits import NORMAL, Abnormal, ExitReason
 from supervisors.future import Future
 from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.scheduler import here
@@ -87,11 +88,26 @@ class ActorRef(pykka.ActorRef[A]):
 
         Raises:
             NoProc: the actor has ended (a message that races with the end is a dead letter)
+            MailboxFull: its mailbox has a limit, and no room
         """
         cell = self.cell
         if cell.stopped:
             raise NoProc(self)
+        limit = cell.actor_class.mailbox_limit
+        if limit is not None and len(cell.q) >= limit:
+            self._full(limit, message)
+            return
         cell.put(Envelope(message) if isinstance(message, _PYKKA) else message)
+
+    def _full(self, limit: int, message: object) -> None:
+        self._report_full(limit)
+        if self.cell.actor_class.when_full == "refuse":
+            raise MailboxFull(self, limit)
+        self.cell.system.dead_letter(self.cell, message, Abnormal("mailbox full"))
+
+    def _report_full(self, limit: int) -> None:
+        cell = self.cell
+        cell.system.emit(Event("mailbox_full", repr(cell), detail={"limit": limit}))
 
     @overload
     def ask(
@@ -120,12 +136,17 @@ class ActorRef(pykka.ActorRef[A]):
         Raises:
             ActorExit: the actor ended before it answered; `NoProc` if it had ended before
             CallTimeout: no reply in time; the actor lives on
+            MailboxFull: its mailbox has a limit, and no room
             CallingSelf: an actor asks itself and would wait for ever
         """
         cell = self.cell
         future: Future[Any] = Future(cell.scheduler, cell)
+        limit = cell.actor_class.mailbox_limit
         if cell.stopped:
             future.offer_error(NoProc(self))
+        elif limit is not None and len(cell.q) >= limit:
+            self._report_full(limit)
+            future.offer_error(MailboxFull(self, limit))
         else:
             cell.put(Envelope(message, future))
         if not block:

@@ -327,6 +327,10 @@ class Supervisor(Family):
     def _members(self) -> Iterable[Child]:
         return reversed(self._members_in_order())
 
+    def snapshot(self) -> list[Child]:
+        """Return the children in the order of their starts, from any thread."""
+        return self._members_in_order()
+
     def _members_in_order(self) -> list[Child]:
         return list(self._children.values())
 

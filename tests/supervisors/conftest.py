@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from supervisors import PoolScheduler
+from supervisors import PoolScheduler, Scheduler
 from supervisors.testing import DeterministicScheduler
+from supervisors.threads import ThreadScheduler
 from tests.supervisors.world import World, worlds
 
+_SCHEDULERS: dict[str, Callable[[], Scheduler]] = {
+    "pool": PoolScheduler,
+    "threads": ThreadScheduler,
+    "simulated": lambda: DeterministicScheduler(seed=11),
+}
 
-@pytest.fixture(params=["pool", "simulated"])
+
+@pytest.fixture(params=_SCHEDULERS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """A world, twice: on real workers, and simulated from a seed."""
-    scheduler = PoolScheduler() if request.param == "pool" else DeterministicScheduler(seed=11)
-    yield from worlds(scheduler)
+    """A world, thrice: on a pool, with a thread for each actor, and simulated from a seed."""
+    yield from worlds(_SCHEDULERS[request.param]())
 
 
 @pytest.fixture
