@@ -94,6 +94,11 @@ class Context:
         return idempotency_key(self.thread_id, self._attempt.task_id)
 
     @property
+    def drain_requested(self) -> bool:
+        """Whether the runtime drains: what can wait should be left to the next one."""
+        return self._hub.draining
+
+    @property
     def log(self) -> Any:
         """A structlog logger bound to thread, run, node and attempt."""
         if self._log is None:

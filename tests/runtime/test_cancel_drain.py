@@ -59,7 +59,8 @@ class TestCancel:
                 order.append("cancel")
 
             calls = [Caller(cancel), Caller(cancel)]
-            eventually(lambda: runtime.statistics().waiting_calls == 2)
+            actor = runtime._core.hub.actors["t"].actor
+            eventually(lambda: len(actor._machine.attached) == 2)
             assert order == []
             gate.open()
             for call in calls:
@@ -309,7 +310,7 @@ class TestACallerGoesAway:
 
         def interrupt_main():
             gate.wait()
-            signal.raise_signal(signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
         with app:
             helper = threading.Thread(target=interrupt_main)
