@@ -1,12 +1,21 @@
 """Actors and supervision in the manner of Erlang/OTP, on pykka.
 
-Start with `ActorSystem`, `Actor` and `Supervisor`; `supervisors.testing` has a simulation
-on a virtual clock, with an order drawn from a seed.
+Start with `ActorSystem`, `Actor` and `Supervisor`.
+
+- `actor`, `system`, `ref`, `mailbox`, `future`: actors, what runs them, and talking to them
+- `exits`, `errors`, `signals`, `death`: why they end, and who is told
+- `spec`, `supervisor`, `dynamic`, `budget`, `requests`, `partition`: supervision trees
+- `task`, `tasks`, `kill`: bodies that run on the side, and how they are ended
+- `registry`, `timers`, `control`, `events`, `tree`, `debug`: names, time, orders, looking
+- `scheduler`, `pool`, `keeper`, `threads`: what gives actors their turns
+- `testing`: a simulation on a virtual clock, in an order drawn from a seed
 """
 
 from supervisors.actor import Actor, MonitorRef, Reply
 from supervisors.budget import Budget, ChildBudget, RestartWindow, SupervisorBudget
 from supervisors.clock import Clock, RealClock
+from supervisors.control import drain, exit_after, get_state, resume, suspend
+from supervisors.debug import dump
 from supervisors.dynamic import DynamicSupervisor
 from supervisors.errors import (
     ActorExit,
@@ -16,6 +25,7 @@ from supervisors.errors import (
     CallingSelf,
     CallTimeout,
     InvalidSpec,
+    MailboxFull,
     MaxChildren,
     NoProc,
     NotFound,
@@ -43,8 +53,10 @@ from supervisors.exits import (
 from supervisors.future import Future
 from supervisors.kill import Killed, shield
 from supervisors.mailbox import Cell, Ignore, Refuse
+from supervisors.partition import PartitionSupervisor, partition, partitions, resize
 from supervisors.pool import PoolScheduler
 from supervisors.ref import ActorRef
+from supervisors.registry import AlreadyRegistered, Entry, Registry, Via
 from supervisors.requests import (
     ChildCounts,
     ChildInfo,
@@ -70,7 +82,10 @@ from supervisors.spec import BRUTAL_KILL, INFINITY, Backoff, ChildSpec
 from supervisors.supervisor import Supervisor
 from supervisors.system import ActorSystem, Limits
 from supervisors.task import TaskActor
+from supervisors.tasks import Failed, Ok, Task, Tasks, TaskSupervisor
+from supervisors.threads import ThreadScheduler
 from supervisors.timers import TimerRef
+from supervisors.tree import Node, tree
 
 __all__ = [
     "BRUTAL_KILL",
@@ -85,6 +100,7 @@ __all__ = [
     "ActorRef",
     "ActorSystem",
     "AlreadyPresent",
+    "AlreadyRegistered",
     "AlreadySet",
     "AlreadyStarted",
     "Backoff",
@@ -103,22 +119,29 @@ __all__ = [
     "DeleteChild",
     "Down",
     "DynamicSupervisor",
+    "Entry",
     "Event",
     "Exit",
     "ExitReason",
+    "Failed",
     "Future",
     "GetChildSpec",
     "Ignore",
     "InvalidSpec",
     "Killed",
     "Limits",
+    "MailboxFull",
     "MaxChildren",
     "MonitorRef",
     "NoProc",
+    "Node",
     "NotFound",
+    "Ok",
+    "PartitionSupervisor",
     "PoolScheduler",
     "RealClock",
     "Refuse",
+    "Registry",
     "Reply",
     "RestartChild",
     "RestartWindow",
@@ -135,21 +158,36 @@ __all__ = [
     "SupervisorBudget",
     "SupervisorsError",
     "SystemStopped",
+    "Task",
     "TaskActor",
     "TaskDone",
     "TaskEnded",
     "TaskFailed",
+    "TaskSupervisor",
+    "Tasks",
     "TerminateChild",
+    "ThreadScheduler",
     "TimerRef",
+    "Via",
     "WhichChildren",
     "WorkersExhausted",
     "count_children",
     "delete_child",
+    "drain",
+    "dump",
+    "exit_after",
     "get_child_spec",
+    "get_state",
     "is_quiet",
+    "partition",
+    "partitions",
+    "resize",
     "restart_child",
+    "resume",
     "shield",
     "start_child",
+    "suspend",
     "terminate_child",
+    "tree",
     "which_children",
 ]
