@@ -182,7 +182,7 @@ class Admissions(Steps):
         amendment = _amendment(prepared)
         waits = self.state.status == "waiting"
         run = self._continuing_run(call, prepared)
-        self._view = self._view_after(amendment)
+        self._check_view(amendment)
         continue_step(self.state, amendment)
         self.commit(
             (lambda: self._amended(call)) if waits else (lambda: self._gone_on(call)),
@@ -200,7 +200,7 @@ class Admissions(Steps):
         )
         answered = (*self.state.run.answered, *(entry.id for entry in entries))
         run = self._continuing_run(call, None, answered=answered)
-        self._view = self._view_after(None)
+        self._check_view(None)
         for _position, question, answer in given:
             question.answer = answer
             question.answered = True
@@ -220,21 +220,21 @@ class Admissions(Steps):
         changes["recursion_limit"] = call.recursion_limit
         return self._run(call, **self._ownership(), **changes)
 
-    def _view_after(self, amendment: Amendment | None) -> dict[str, Any] | None:
-        """What the tasks of a continued step will see; a call that cannot go on changes nothing.
+    def _check_view(self, amendment: Amendment | None) -> None:
+        """What the tasks of a continued step will see must merge; a call that cannot go on changes nothing.
 
         Raises:
-            InvalidUpdate, ReducerFailed: What is finished does not merge, so nobody could go on.
+            InvalidUpdate, ReducerFailed: It does not, so nobody could go on.
         """
         step = self.state.step
         if all(task.result is not None for task in step.tasks):
-            return None
+            return
         trial = OpenStep(step.number, step.tasks)
         trial.era, trial.amendments = step.era + 1, step.amendments
         if amendment is not None:
             amendment.era = trial.era
             trial.amendments = [*step.amendments, amendment]
-        return merge(self.graph, self.state.values, trial, trial.era).values
+        self.view_of(trial)
 
     def _gone_on(self, call: Call) -> None:
         self.admit(call)
@@ -258,12 +258,12 @@ class Admissions(Steps):
         """Another input for a run that a dead process left and that executes here already."""
         amendment = _amendment(call.input)
         run = self._continuing_run(call, call.input)
-        view = self._view_after(amendment)
+        self._check_view(amendment)
         self.drop_transition()
         self.start_nothing()
         entries = (*self.take_dirty(), continued_row(call.run_id, amendment))
         continue_step(self.state, amendment)
-        self._view = view
+        self._view = None
         self.commit(
             lambda: self._amended_running(call),
             entries=entries,

@@ -23,7 +23,7 @@ from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTime
 from beamweaver.events import AttemptFailed, TaskStarted
 
 if TYPE_CHECKING:
-    from beamweaver.engine.state import Question, Result, Task
+    from beamweaver.engine.state import OpenStep, Question, Result, Task
     from beamweaver.types import Failure
 
 __all__ = ["Attempts"]
@@ -130,24 +130,26 @@ class Attempts(Core):
 
     def _find_view(self) -> bool:
         """Work out what the step's tasks see; False where they cannot go on, and the step stops."""
-        state = self.state
-        step = state.step
-        for task in step.tasks:
-            if task.node not in self.graph.nodes and not task.settled:
-                self._cannot_go_on(_gone(task.node, state.thread_id))
-                return False
-        if not step.era:
-            self._view = state.values
-            return True
         try:
-            self._view = merge(self.graph, state.values, step, step.era).values
+            self._view = self.view_of(self.state.step)
         except (InvalidUpdate, ReducerFailed) as error:
-            self._cannot_go_on(error)
+            self.halt(Stop("failed", describe(error, "", "", 1)), wait=False)
             return False
         return True
 
-    def _cannot_go_on(self, error: Exception) -> None:
-        self.halt(Stop("failed", describe(error, "", "", 1)), wait=False)
+    def view_of(self, step: OpenStep) -> dict[str, Any]:
+        """What the unfinished tasks of a step see: the state before it, and what came before its era.
+
+        Raises:
+            InvalidUpdate, ReducerFailed: That does not merge.
+            UnknownTarget: The graph has lost the node of a task.
+        """
+        for task in step.tasks:
+            if task.node not in self.graph.nodes and task.result is None:
+                raise _gone(task.node, self.state.thread_id)
+        if not step.era:
+            return self.state.values
+        return merge(self.graph, self.state.values, step, step.era).values
 
     def _start(self, task: Task) -> None:
         state = self.state

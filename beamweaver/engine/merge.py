@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import InvalidUpdate, ReducerFailed
 from beamweaver.graph.channels import MISSING
+from beamweaver.types import START
 
 if TYPE_CHECKING:
     from beamweaver.engine.state import OpenStep, Task, Write
@@ -200,11 +201,11 @@ def _reduce(channel: Channel, current: Any, items: list[_Item]) -> Any:
     try:
         return channel.fold(current, updates)
     except Exception as error:
-        nodes = sorted({item.node for item in items if item.node is not None}) or ["the input"]
+        nodes = sorted({item.node for item in items if item.node not in (None, START)})
+        kept = "; their results are kept, continue the thread when the reducer is mended"
         raise ReducerFailed(
             f"the reducer of {channel.name!r} raised {type(error).__name__}: {error} while the "
-            f"updates of {', '.join(nodes)} were merged; their results are kept, continue the "
-            "thread when the reducer is mended",
+            f"updates of {', '.join(nodes) or 'the input'} were merged{kept if nodes else ''}",
             channel=channel.name,
             nodes=tuple(nodes),
         ) from error
@@ -223,8 +224,9 @@ def _at_most_one(name: str, items: list[_Item], what: str) -> None:
         return
     nodes = [str(item.node) for item in items]
     if items[0].position == items[1].position:
+        who = "the input" if nodes[0] == START else f"node {nodes[0]!r}"
         raise InvalidUpdate(
-            f"node {nodes[0]!r} gave two {what}s for {name!r} in one return; a key without a reducer "
+            f"{who} gave two {what}s for {name!r} in one return; a key without a reducer "
             "takes one a step: return one, or give the key a reducer (Annotated[T, fn])",
             channel=name,
             nodes=tuple(nodes),

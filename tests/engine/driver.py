@@ -323,6 +323,18 @@ class Driver:
             return error
         raise AssertionError(f"the run did not fail: {outcome}")
 
+    def send_invoke(self, value: Any, **options: Any) -> Call:
+        """Feed an `invoke`."""
+        return self.send(CallKind.INVOKE, value, **options)
+
+    def invoke_and_crash(self, value: Any, *, when: Any) -> None:
+        """Invoke, kill the process when `when()` holds, and run the next one to its end."""
+        self.send_invoke(value)
+        self.run(until=when)
+        assert when(), "the moment of the crash never came"
+        self.crash()
+        self.run()
+
     # What is there ------------------------------------------------------------------------------
 
     @property
@@ -350,6 +362,10 @@ class Driver:
     def entries(self, kind: type) -> list[Any]:
         """Entries of that kind in all commits."""
         return [e for c in self.commits for e in c.record.entries if type(e) is kind]
+
+    def entries_of_head(self) -> int:
+        """How many entries follow the newest checkpoint."""
+        return sum(len(record.entries) for record in self.store.load(self.thread_id).entries)
 
     def told_events(self, kind: type) -> list[Any]:
         return [event for event in self.events if type(event) is kind]
