@@ -22,6 +22,7 @@ from beamweaver.engine import effects as fx
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import idempotency_key, interrupt_id
+from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route
 from beamweaver.engine.rows import sends_of, writes_of
 from beamweaver.engine.state import Planned, Question, Result, Write
@@ -73,6 +74,7 @@ class Ctx:
         self._attempt = attempt
         self._asked = 0
         self.attempt = attempt.number
+        self.era = driver.machine.state.step.era
         self.task_id = attempt.task_id
         self.step = attempt.step
         self.node = attempt.task.node
@@ -179,6 +181,8 @@ class Driver:
         """Tasks whose results were acknowledged."""
         self.faults: list[str] = []
         """Tasks that ran although their results had been acknowledged."""
+        self.checks = False
+        """Whether each acknowledged state is compared with what the store folds to."""
         self.begin_process()
 
     # Processes ----------------------------------------------------------------------------------
@@ -363,9 +367,10 @@ class Driver:
         """Entries of that kind in all commits."""
         return [e for c in self.commits for e in c.record.entries if type(e) is kind]
 
-    def entries_of_head(self) -> int:
+    def entries_kept(self) -> int:
         """How many entries follow the newest checkpoint."""
-        return sum(len(record.entries) for record in self.store.load(self.thread_id).entries)
+        image = self.store.load(self.thread_id)
+        return 0 if image is None else sum(len(record.entries) for record in image.entries)
 
     def told_events(self, kind: type) -> list[Any]:
         return [event for event in self.events if type(event) is kind]
@@ -556,7 +561,31 @@ class Driver:
             self.crash_at = None
             raise Crashed(f"after commit {number}, before its acknowledgement")
         self._note(commit)
+        if self.checks:
+            self.check_fold()
         self.machine.acknowledged()
+
+    def check_fold(self) -> None:
+        """The machine's state is what the store folds to, but for what happened since the commit."""
+        mine, stored = self.machine.state, fold(self.store.load(self.thread_id), self.env)
+        stored.values = with_initial(self.graph, stored.values)
+        for name in ("row", "values", "versions", "joins", "executed", "seq", "checkpoint_seq"):
+            assert getattr(mine, name) == getattr(stored, name), name
+        for name in ("branch", "parent_seq", "since_full", "entry_seqs"):
+            assert getattr(mine, name) == getattr(stored, name), name
+        assert (mine.step.number, mine.step.era) == (stored.step.number, stored.step.era)
+        assert [_plain(a) for a in mine.step.amendments] == [_plain(a) for a in stored.step.amendments]
+        assert (mine.step.failure is None) == (stored.step.failure is None)
+        moved = {x if isinstance(x, int) else getattr(x, "position", -1) for x in self._moved()}
+        for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):
+            assert (one.node, mine.id_of(one)) == (other.node, stored.id_of(other))
+            if one.position not in moved:
+                assert _task(one) == _task(other), one.node
+
+    def _moved(self) -> list[Any]:
+        """Tasks that may be ahead of the store: they run, or something of them is in no commit yet."""
+        dirty = [x if hasattr(x, "position") else x.task for x in self.machine.dirty]
+        return [*self.machine.running, *dirty, *self.machine.ready]
 
     def _note(self, commit: Any) -> None:
         """Which tasks' results are acknowledged now."""
@@ -576,6 +605,20 @@ class _Fixed:
 
     def random(self) -> float:
         return self.value
+
+
+def _plain(result: Any) -> Any:
+    if result is None:
+        return None
+    writes = [(w.channel, w.value, w.overwrite) for w in result.writes]
+    return writes, result.goto, [(p.node, p.update) for p in result.sends], result.era
+
+
+def _task(task: Any) -> Any:
+    questions = [(q.id, q.value, q.answered, q.answer) for q in task.questions or ()]
+    due = (task.failures, task.due_us)
+    failed = task.failure and (task.failure.code, task.failure.attempt, task.failure.message)
+    return _plain(task.result), failed, questions, due
 
 
 def _routers(error: Exception, node: str) -> Exception:

@@ -150,7 +150,7 @@ class TestConflicts:
         driver = Driver(fan(a=wrote("a", x=1), b=wrote("b", x=2)))
         driver.fails({"x": 0})
         assert driver.stored_status == "failed"
-        assert driver.entries_of_head() == 3
+        assert driver.entries_kept() == 3
 
     def test_an_input_that_conflicts_with_itself_is_no_new_thread(self):
         driver = Driver(line("a"))

@@ -1,0 +1,213 @@
+"""Random graphs, and runs of them that a plan of failures and crashes disturbs.
+
+A `Plan` is drawn from a seed: layers of nodes with edges, joins, routers, Sends, gotos and a loop, and for
+some nodes a mood: to fail their first attempt and be retried, to fail until a caller continues the run, to ask.
+What a node does depends only on what it sees and on what is durable of its task, so that all runs of one
+plan end alike.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from typing import Annotated, Any, TypedDict
+
+from beamweaver.graph import Graph
+from beamweaver.types import END, START, Command, Completed, Interrupted, RetryPolicy, Send
+from tests.engine.driver import Crashed, Driver
+
+__all__ = ["Plan", "finish", "plan_of", "run_plan"]
+
+LOOPS = 2
+
+
+class State(TypedDict, total=False):
+    """What the generated nodes read and write."""
+
+    log: Annotated[list[str], operator.add]
+    sums: Annotated[dict[str, int], operator.or_]
+    last: str
+    rounds: Annotated[int, operator.add]
+
+
+class Flaky(Exception):
+    """A failure that passes."""
+
+
+class Node:
+    """One node of a plan."""
+
+    def __init__(self, name: str, rng: random.Random, *, disturbed: bool) -> None:
+        self.name = name
+        self.mood = rng.choice(["fine", "fine", "fine", "retried", "fails", "asks", "asks keyed"])
+        if not disturbed:
+            self.mood = "fine"
+        self.sends = rng.choice([0, 0, 0, 1, 3])
+        self.goto: str | None = None
+        self.silent = rng.random() < 0.15
+        """Whether it returns no update at all."""
+        self.loops = False
+
+
+class Plan:
+    """A graph that a seed drew, and how its nodes behave.
+
+    Attributes:
+        seed: That drew it; every failure message should name it.
+    """
+
+    def __init__(self, seed: int, *, disturbed: bool = True) -> None:
+        self.seed = seed
+        rng = random.Random(seed)
+        count = 0
+        self.layers: list[list[Node]] = []
+        for _layer in range(rng.randint(1, 3)):
+            layer = [
+                Node(f"n{count + i}", rng, disturbed=disturbed) for i in range(rng.randint(1, 3))
+            ]
+            count += len(layer)
+            self.layers.append(layer)
+        self.edges: list[tuple[str, str]] = []
+        self.joins: list[tuple[list[str], str]] = []
+        self.routers: list[tuple[str, list[str], bool]] = []
+        self.loop: tuple[str, str] | None = None
+        self.worker = Node("worker", rng, disturbed=disturbed)
+        self.worker.sends = 0
+        self._connect(rng)
+
+    def _connect(self, rng: random.Random) -> None:
+        for node in self.layers[0]:
+            if rng.random() < 0.8 or node is self.layers[0][0]:
+                self.edges.append((START, node.name))
+        for here, after in zip(self.layers, self.layers[1:], strict=False):
+            names = [node.name for node in after]
+            for node in here:
+                self._lead_on(rng, node, names)
+            if len(here) > 1 and rng.random() < 0.6:
+                self.joins.append(([node.name for node in here], rng.choice(names)))
+        if rng.random() < 0.4:
+            last = self.layers[-1][0]
+            last.silent, last.loops = False, True
+            self.loop = (last.name, rng.choice(rng.choice(self.layers)).name)
+        if rng.random() < 0.3:
+            self.routers.append((START, [node.name for node in self.layers[0]], False))
+
+    def _lead_on(self, rng: random.Random, node: Node, names: list[str]) -> None:
+        way = rng.random()
+        if way < 0.45:
+            self.edges.extend((node.name, name) for name in names if rng.random() < 0.7)
+        elif way < 0.75:
+            self.routers.append((node.name, names, rng.random() < 0.4))
+        elif way < 0.9:
+            node.goto = rng.choice(names)
+            self.edges.append((node.name, rng.choice(names)))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes."""
+        return [*(node for layer in self.layers for node in layer), self.worker]
+
+    def compile(self) -> Any:
+        """The graph."""
+        graph = Graph(State, name="g")
+        for node in self.nodes:
+            retry = RetryPolicy(max_attempts=2, retry_on=Flaky) if node.mood == "retried" else None
+            graph.add_node(node.name, _body(node), retry=retry)
+        for source, target in self.edges:
+            graph.add_edge(source, target)
+        for sources, target in self.joins:
+            graph.add_edge(sources, target)
+        for source, names, sends in self.routers:
+            graph.add_conditional_edges(source, _router(source, names, sends=sends))
+        if self.loop is not None:
+            graph.add_conditional_edges(self.loop[0], _looper(self.loop[1]))
+        return graph.compile(allow_unreachable=True, recursion_limit=200)
+
+
+def _body(node: Node) -> Any:
+    def body(state: Any, ctx: Any) -> Any:
+        answer = ""
+        if node.mood == "fails" and ctx.era == 0:
+            raise Flaky(node.name)
+        if node.mood == "retried" and ctx.attempt == 1:
+            raise Flaky(node.name)
+        if node.mood == "asks":
+            answer = f"={ctx.interrupt(node.name)}{ctx.interrupt('again')}"
+        elif node.mood == "asks keyed":
+            answer = f"={ctx.interrupt(node.name, key='k')}"
+        if node.silent:
+            return Command(goto=node.goto) if node.goto else None
+        seen = len(state.get("log", ()))
+        update = {"log": [f"{node.name}@{seen}{answer}{state.get('last', '')}"], "sums": {node.name: seen}}
+        if node.loops:
+            update["rounds"] = 1
+        sends = [Send("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
+        if node.goto:
+            return Command(update=update, goto=[node.goto, *sends])
+        return [update, *sends]
+
+    return body
+
+
+def _router(source: str, names: list[str], *, sends: bool) -> Any:
+    def router(state: Any) -> Any:
+        pick = (len(state.get("log", ())) + len(source)) % (len(names) + 1)
+        if pick == len(names):
+            return END
+        if sends:
+            return [names[pick], Send("worker", {"last": f"<router {source}"})]
+        return names[pick]
+
+    return router
+
+
+def _looper(target: str) -> Any:
+    def looper(state: Any) -> Any:
+        return target if state.get("rounds", 0) < LOOPS else END
+
+    return looper
+
+
+def plan_of(seed: int, *, disturbed: bool = True) -> Plan:
+    """The plan of a seed."""
+    return Plan(seed, disturbed=disturbed)
+
+
+def finish(driver: Driver, *, patience: int = 400) -> Any:
+    """Answer and continue until the run is complete; a crash begins the next process."""
+    started = driver.status is not None
+    for _turn in range(patience):
+        try:
+            outcome = _turn_of(driver, started=started)
+        except Crashed:
+            driver.crash()
+            outcome = None
+        except Exception as error:
+            assert "Flaky" in str(error), error
+            outcome = None
+        if type(outcome) is Completed:
+            return outcome
+        started = driver.status is not None
+    raise AssertionError("the run never ends")
+
+
+def _turn_of(driver: Driver, *, started: bool) -> Any:
+    driver.run()
+    if not started:
+        return driver.invoke({"log": ["in"]}, run_id="the-run")
+    if driver.status == "waiting":
+        answers = {i.id: f"a{i.value}" for i in driver.machine.open_interrupts()}
+        first = dict(list(answers.items())[:1])
+        return driver.resume(answers=first)
+    outcome = driver.go_on()
+    return outcome if not isinstance(outcome, Interrupted) else None
+
+
+def run_plan(
+    plan: Plan, *, order: int | None = None, crash_at: int | None = None, written: bool = True
+) -> Driver:
+    """Run a plan to its end, once with a crash at that commit."""
+    driver = Driver(plan.compile(), seed=order, crash_at=crash_at, written=written)
+    driver.checks = True
+    finish(driver)
+    return driver

@@ -1,0 +1,64 @@
+"""A run that dies anywhere ends as one that never died."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.engine.generator import plan_of, run_plan
+
+FAST, SLOW = 200, 1_000
+
+
+def crash(seed, *, points):
+    """Crash the plan of a seed at so many of its commits, before or after they are written."""
+    plan = plan_of(seed)
+    clean = run_plan(plan)
+    assert clean.faults == [], f"seed {seed}: {clean.faults}"
+    places = [(at, written) for at in range(len(clean.commits)) for written in (False, True)]
+    if points < len(places):
+        places = random.Random(seed).sample(places, points)
+    for at, written in places:
+        where = f"seed {seed}, crash {'after' if written else 'before'} commit {at}"
+        crashed = run_plan(plan, crash_at=at, written=written)
+        assert crashed.machine.state.values == clean.machine.state.values, where
+        assert crashed.faults == [], where
+        assert crashed.machine.state.step.number == clean.machine.state.step.number, where
+
+
+@pytest.mark.parametrize("seed", range(FAST))
+def test_a_run_that_dies_ends_as_the_clean_one(seed):
+    crash(seed, points=4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("block", range(0, SLOW, 50))
+def test_a_run_that_dies_at_any_commit_ends_as_the_clean_one(block):
+    for seed in range(block, block + 50):
+        crash(seed, points=1_000_000)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_the_order_of_completion_changes_nothing(seed):
+    plan = plan_of(seed)
+    clean = run_plan(plan)
+    for order in range(3):
+        other = run_plan(plan, order=order)
+        where = f"seed {seed}, order {order}"
+        assert other.machine.state.values == clean.machine.state.values, where
+        assert other.faults == [], where
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_a_run_that_dies_in_any_order_of_completion_ends_as_the_clean_one(seed):
+    plan = plan_of(seed)
+    clean = run_plan(plan)
+    rng = random.Random(seed)
+    for _time in range(3):
+        order, at = rng.randrange(1_000), rng.randrange(len(clean.commits))
+        crashed = run_plan(plan, order=order, crash_at=at, written=rng.random() < 0.5)
+        where = f"seed {seed}, order {order}, crash at commit {at}"
+        assert crashed.machine.state.values == clean.machine.state.values, where
+        assert crashed.faults == [], where
