@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question
 from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall
+from beamweaver.runtime.log import logger
 
 if TYPE_CHECKING:
     from beamweaver.engine.effects import Attempt
@@ -102,7 +101,8 @@ class Context:
     def log(self) -> Any:
         """A structlog logger bound to thread, run, node and attempt."""
         if self._log is None:
-            self._log = structlog.get_logger("beamweaver.node").bind(
+            self._log = logger(
+                "beamweaver.node",
                 thread_id=self.thread_id,
                 run_id=self.run_id,
                 node=self.node,

@@ -9,11 +9,10 @@ import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import structlog
-
 from beamweaver.errors import UnknownGraph
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.loop import LoopWorker
+from beamweaver.runtime.log import logger
 from beamweaver.runtime.messages import RECOVER, RETIRE, WAKE
 from beamweaver.runtime.waiters import Waiters
 from supervisors import ChildSpec
@@ -70,7 +69,7 @@ class Hub:
         self.waiters = Waiters()
         self.graphs: dict[str, CompiledGraph] = {}
         self.listeners: tuple[Callable[[Event], None], ...] = ()
-        self.log = structlog.get_logger("beamweaver")
+        self._log: Any = None
         self.rng = random.Random(seed)  # noqa: S311 - for jitter, not for secrets
         self.writer: Cell | None = None
         self.timers: Cell | None = None
@@ -92,6 +91,13 @@ class Hub:
         self._blockers: set[str] = set()
         self._starting: set[str] = set()
         self._plans: WeakKeyDictionary[CompiledGraph, GraphCodec] = WeakKeyDictionary()
+
+    @property
+    def log(self) -> Any:
+        """The runtime's logger."""
+        if self._log is None:
+            self._log = logger("beamweaver")
+        return self._log
 
     # Ids and time -------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ class TestRefusedAtOnce:
             (Invoke({"m": 1}), UnknownChannel),
             (Invoke({"n": "one"}), InvalidUpdate),
             (Invoke(7), InvalidUpdate),
-            (Invoke({"log": [object()]}), SerializationError),
+            (Invoke({"log": [print]}), SerializationError),
             (Invoke({"n": 1}, run_id=""), InvalidCall),
             (Invoke({"n": 1}, run_id="r" * 129), InvalidCall),
             (Invoke({"n": 1}, on_busy="wait"), InvalidCall),

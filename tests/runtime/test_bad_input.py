@@ -1,0 +1,157 @@
+"""Mistakes of the first screen: each is a clear error at once, through the public API."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from beamweaver import START, Graph, Invoke, Runtime
+from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.errors import (
+    InvalidCall,
+    InvalidGraph,
+    InvalidUpdate,
+    NodeFailed,
+    NotAStore,
+    SerializationError,
+    StoreUnavailable,
+    UnknownChannel,
+    UnknownTarget,
+)
+from tests.runtime.kit import Log, line, star, wrote
+
+
+def run(store, **nodes):
+    with line("g", **nodes).compile(checkpointer=store) as app:
+        return app.invoke({"n": 1}, thread_id="t")
+
+
+def test_an_edge_to_an_unknown_node_names_it_and_the_nearest():
+    graph = Graph(name="g").add_node("summarize", wrote("s")).add_edge(START, "summarise")
+    with pytest.raises(InvalidGraph, match="'summarise'.*'summarize'"):
+        graph.compile()
+
+
+def test_all_faults_of_a_graph_come_at_once():
+    graph = Graph(name="g").add_node("a", wrote("a")).add_edge(START, "x").add_edge("a", "y")
+    with pytest.raises(InvalidGraph) as caught:
+        graph.compile()
+    assert len(caught.value.faults) >= 2
+
+
+@pytest.mark.parametrize("returned", [5, "text", [1], object, ("log", 1)], ids=repr)
+def test_a_node_that_returns_no_update_is_named(store, returned):
+    with pytest.raises(InvalidUpdate, match="'a'"):
+        run(store, a=lambda _s: returned)
+
+
+def test_two_writers_of_a_key_are_named(store):
+    graph = star("g", a=lambda _s: {"n": 1}, b=lambda _s: {"n": 2})
+    with graph.compile(checkpointer=store) as app:
+        with pytest.raises(InvalidUpdate, match="'n'") as caught:
+            app.invoke({}, thread_id="t")
+    assert "'a'" in str(caught.value)
+    assert "'b'" in str(caught.value)
+
+
+def test_a_key_that_the_state_lacks_is_named_with_the_nearest(store):
+    with pytest.raises(UnknownChannel, match="'lgo'.*'log'"):
+        run(store, a=lambda _s: {"lgo": []})
+
+
+def test_a_value_of_the_wrong_type_is_named(store):
+    with pytest.raises(InvalidUpdate, match="'n'"):
+        run(store, a=lambda _s: {"n": "oops"})
+
+
+def test_a_value_that_cannot_be_stored_is_named_with_its_path(store):
+    with pytest.raises(NodeFailed, match="'a'") as caught:
+        run(store, a=lambda _s: {"log": [{"deep": lambda: None}]})
+    error = caught.value.__cause__
+    assert isinstance(error, SerializationError)
+    assert "deep" in error.path
+
+
+def test_a_router_to_an_unknown_node_is_named(store):
+    graph = Graph(Log, name="g").add_node("a", wrote("a")).add_node("sink", wrote("s"))
+    graph.add_edge(START, "a").add_conditional_edges("a", lambda _s: "snik", ["sink"])
+    with graph.compile(checkpointer=store) as app, pytest.raises(UnknownTarget, match="'snik'"):
+        app.invoke({"n": 1}, thread_id="t")
+
+
+def test_an_input_with_an_unknown_key_is_refused(store):
+    with line("g", a=wrote("a")).compile(checkpointer=store) as app:
+        with pytest.raises(UnknownChannel, match="'m'"):
+            app.invoke({"m": 1}, thread_id="t")
+        assert app.get_state("t") is None
+
+
+@pytest.mark.parametrize("checkpointer", ["state.lmdb", 7, Graph], ids=repr)
+def test_a_checkpointer_that_is_none_is_refused(checkpointer):
+    with pytest.raises(InvalidCall, match="LMDBCheckpointer"):
+        line("g", a=wrote("a")).compile(checkpointer=checkpointer)
+
+
+def test_a_message_that_is_none_is_refused(memory):
+    with Runtime(memory, graphs=[line("g", a=wrote("a")).compile()]) as runtime:
+        with pytest.raises(InvalidCall, match="Invoke"):
+            runtime.thread("t").tell("hello")
+
+
+class TestStores:
+    def start(self, path):
+        with Runtime(path):
+            pass
+
+    def test_a_file_is_no_store(self, tmp_path):
+        path = tmp_path / "notes.txt"
+        path.write_text("mine")
+        with pytest.raises(NotAStore, match=r"notes\.txt"):
+            self.start(path)
+        assert path.read_text() == "mine"
+
+    def test_a_folder_of_another_program_is_no_store(self, tmp_path):
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "readme").write_text("mine")
+        with pytest.raises(NotAStore):
+            self.start(tmp_path / "data")
+        assert os.listdir(tmp_path / "data") == ["readme"]
+
+    def test_a_folder_without_a_parent_is_unavailable(self, tmp_path):
+        with pytest.raises(StoreUnavailable, match="missing"):
+            self.start(tmp_path / "missing" / "state.lmdb")
+
+    @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a folder that nobody can write")
+    def test_a_path_that_cannot_be_written_is_unavailable(self):
+        with pytest.raises(StoreUnavailable, match="/proc"):
+            self.start("/proc/state.lmdb")
+
+    def test_an_app_says_it_at_its_first_call(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        store = LMDBCheckpointer(tmp_path / "folder" / "state.lmdb")
+        (tmp_path / "folder").rmdir()
+        app = line("g", a=wrote("a")).compile(checkpointer=store)
+        with app, pytest.raises(StoreUnavailable):
+            app.invoke({"n": 1}, thread_id="t")
+
+    def test_after_a_failed_start_the_place_is_free(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        app = line("g", a=wrote("a")).compile()
+        runtime = Runtime(tmp_path / "folder" / "state.lmdb", graphs=[app])
+        (tmp_path / "folder").rmdir()
+        with pytest.raises(StoreUnavailable):
+            runtime.start()
+        (tmp_path / "folder").mkdir()
+        with Runtime(tmp_path / "folder" / "state.lmdb", graphs=[app]) as again:
+            assert again.thread("t").ask(Invoke({"n": 1})).state["log"] == ["a"]
+
+
+def test_a_listener_that_raises_harms_nobody(store):
+    def broken(_event):
+        raise ValueError("listener")
+
+    with Runtime(store, graphs=[line("g", a=wrote("a")).compile()]) as runtime:
+        unsubscribe = runtime.subscribe(broken)
+        assert runtime.thread("t").ask(Invoke({"n": 1})).state["log"] == ["a"]
+        unsubscribe()

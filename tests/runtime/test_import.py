@@ -1,0 +1,43 @@
+"""What `import beamweaver` costs, prints and gives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import beamweaver
+
+CHILD = """
+import resource, sys, threading
+before = resource.getrusage(resource.RUSAGE_SELF)
+import beamweaver
+after = resource.getrusage(resource.RUSAGE_SELF)
+assert threading.active_count() == 1, "nothing starts at import"
+heavy = {"typer", "pydantic", "langgraph"} & set(sys.modules)
+assert not heavy, heavy
+cost = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+sys.exit(0 if cost < 0.25 else f"{cost:.3f} s")
+"""
+
+
+@pytest.mark.slow
+def test_an_import_costs_less_than_a_quarter_second_and_prints_nothing():
+    folder = os.path.dirname(os.path.dirname(beamweaver.__file__))
+    command = [sys.executable, "-W", "error", "-c", CHILD]
+    for _ in range(4):  # the first may compile, and others may keep the machine busy
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_public_name_is_there():
+    assert [name for name in beamweaver.__all__ if not hasattr(beamweaver, name)] == []
+
+
+def test_the_first_screens_names_are_public():
+    names = ("END", "START", "Graph", "Runtime", "Invoke", "Resume", "Continue", "Cancel", "Send")
+    assert set(names) <= set(beamweaver.__all__)
