@@ -38,6 +38,9 @@ class Txn(Protocol):
     def range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs with `start <= key < stop`, in order. Nothing is written meanwhile."""
 
+    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        """The keys with `start <= key < stop`, in order. Nothing is written meanwhile."""
+
     def back(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs with `start <= key < stop`, the greatest first."""
 

@@ -21,6 +21,8 @@ __all__ = [
     "EPOCH",
     "FORMAT_VERSION",
     "INBOX",
+    "JOBS",
+    "MARKS",
     "META",
     "NAMES",
     "NUMBER_BYTES",
@@ -31,6 +33,7 @@ __all__ = [
     "corrupt",
     "describe",
     "number",
+    "read_number",
     "refused_id",
     "seal",
     "sealed",
@@ -52,6 +55,8 @@ STATUSES: Final = b"S"
 NAMES: Final = b"N"
 ENDS: Final = b"E"
 INBOX: Final = b"I"
+MARKS: Final = b"H"
+JOBS: Final = b"J"
 
 NUMBER_BYTES: Final = 8
 STATUS_CODES: Final[dict[StatusName, bytes]] = {
@@ -65,6 +70,8 @@ _KIND_NAMES: Final = {
     NAMES: "run_name",
     ENDS: "run_end",
     INBOX: "inbox",
+    MARKS: "head",
+    JOBS: "job",
 }
 _HEADER: Final = Struct(">IB")
 _PLAIN: Final = 1
@@ -100,6 +107,11 @@ def tail(prefix: bytes) -> bytes:
 def seal(key: bytes, payload: bytes) -> bytes:
     """A payload with its checksum and format, ready to be stored under `key`."""
     return _HEADER.pack(crc32(payload, crc32(_PLAIN_BYTE, crc32(key))), _PLAIN) + payload
+
+
+def read_number(key: bytes) -> int:
+    """The number at the end of a key."""
+    return int.from_bytes(key[-NUMBER_BYTES:], "big")
 
 
 def sealed(prefix: bytes, suffix: bytes, payload: bytes) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import lmdb
 
-from beamweaver.errors import StoreBroken, StoreError, StoreFull
+from beamweaver.errors import StoreBroken, StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +82,28 @@ class LmdbKv:
             self._env.sync(True)
         except lmdb.Error as error:
             raise self.explain(error) from error
+
+    def copy_to(self, target: Path) -> None:
+        """Write a compact copy into an empty folder, durably.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        try:
+            self._env.copy(str(target), compact=True)
+            for path in (target / DATA_FILE, target):
+                fd = os.open(path, os.O_RDONLY)
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+        except (lmdb.Error, OSError) as error:
+            raise StoreUnavailable(
+                f"store {str(self.path)!r} cannot be copied to {str(target)!r}: {error}. Make room there, or "
+                "give another path",
+                path=str(target),
+                reason=str(error),
+            ) from error
 
     def close(self) -> None:
         """Close. No transaction may be open."""
@@ -163,6 +185,15 @@ class LmdbTxn:
                     if key >= stop:
                         return
                     yield key, value
+
+    def keys(self, start: bytes, stop: bytes) -> Iterator[bytes]:
+        """The keys with `start <= key < stop`, in order."""
+        with self._txn.cursor() as cursor:
+            if cursor.set_range(start):
+                for key in cursor.iternext(keys=True, values=False):
+                    if key >= stop:
+                        return
+                    yield key
 
     def back(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """The pairs with `start <= key < stop`, the greatest first."""

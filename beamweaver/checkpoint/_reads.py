@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from beamweaver.checkpoint._image import Found, assemble
+from beamweaver.checkpoint._history import Ask, Page, read_page
+from beamweaver.checkpoint._image import read_head, read_one
 from beamweaver.checkpoint._layout import (
     ENDS,
     INBOX,
+    MARKS,
     NAMES,
-    NUMBER_BYTES,
     RECORDS,
     ROWS,
     STATUS_CODES,
@@ -22,7 +23,9 @@ from beamweaver.checkpoint._layout import (
     thread_key,
     unseal,
 )
+from beamweaver.checkpoint._stream import WHOLE
 from beamweaver.checkpoint.records import (
+    HeadRow,
     InboxMessage,
     Record,
     StatusName,
@@ -37,26 +40,92 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint._kv import Txn
 
-__all__ = ["check_paging", "read_image", "read_run_end", "read_run_number", "read_threads"]
+__all__ = [
+    "TxnStream",
+    "check_paging",
+    "id_of",
+    "read_history",
+    "read_image",
+    "read_inbox_threads",
+    "read_marks",
+    "read_row",
+    "read_run_end",
+    "read_run_number",
+    "read_run_numbers",
+    "read_thread_ids",
+    "read_threads",
+]
 
 T = TypeVar("T")
+_KEY_BYTES: Final = 511
 _rows = msgspec.msgpack.Decoder(ThreadRow)
 _records = msgspec.msgpack.Decoder(Record)
 _messages = msgspec.msgpack.Decoder(InboxMessage)
+_marks = msgspec.msgpack.Decoder(HeadRow)
 _numbers = msgspec.msgpack.Decoder(int)
 
 
-def read_image(txn: Txn, thread_id: str, seq: int | None) -> ThreadImage | None:
+class TxnStream:
+    """The records of one thread in a transaction. `tid` is the thread's part of its keys."""
+
+    __slots__ = ("_prefix", "_txn")
+
+    def __init__(self, txn: Txn, tid: bytes) -> None:
+        self._txn = txn
+        self._prefix = RECORDS + tid
+
+    def get(self, seq: int) -> Record | None:
+        """See `Stream.get`."""
+        return _get(self._txn, self._prefix + number(seq), _records) if seq >= 0 else None
+
+    def back(self, before: int | None = None) -> Iterator[Record]:
+        """See `Stream.back`."""
+        prefix = self._prefix
+        stop = tail(prefix) if before is None else prefix + number(max(before, 0))
+        for key, value in self._txn.back(prefix, stop):
+            yield _decode(key, value, _records)
+
+    def ahead(self, start: int) -> Iterator[Record]:
+        """See `Stream.ahead`."""
+        prefix = self._prefix
+        for key, value in self._txn.range(prefix + number(start), tail(prefix)):
+            yield _decode(key, value, _records)
+
+
+def read_image(
+    txn: Txn, thread_id: str, seq: int | None, *, entries: bool = False
+) -> ThreadImage | None:
     """See `Checkpointer.load`."""
     tid = thread_key(thread_id)
-    row = None if tid is None else _get(txn, ROWS + tid, _rows)
+    row = None if tid is None else read_row(txn, tid)
     if tid is None or row is None:
         return None
-    records = RECORDS + tid
-    found = _head(txn, tid, row) if seq is None else _raw(txn, records, row, seq)
-    if found is None:
+    stream, marks = TxnStream(txn, tid), read_marks(txn, tid)
+    if seq is not None:
+        return read_one(stream, row, marks, seq, entries=entries)
+    image = read_head(stream, row, marks, tuple(_inbox(txn, tid)))
+    if image is None:
+        raise corrupt(ROWS + tid, "no record of it has a checkpoint")
+    return image
+
+
+def read_history(txn: Txn, thread_id: str, before: int | None, ask: Ask) -> Page | None:
+    """One page of `Checkpointer.history`."""
+    tid = thread_key(thread_id)
+    row = None if tid is None else read_row(txn, tid)
+    if tid is None or row is None:
         return None
-    return assemble(found, lambda wanted: _get(txn, records + number(wanted), _records))
+    return read_page(TxnStream(txn, tid), row, read_marks(txn, tid), before, ask)
+
+
+def read_row(txn: Txn, tid: bytes) -> ThreadRow | None:
+    """The row of a thread, or None."""
+    return _get(txn, ROWS + tid, _rows)
+
+
+def read_marks(txn: Txn, tid: bytes) -> HeadRow:
+    """What is known of the moves of a thread's head."""
+    return _get(txn, MARKS + tid, _marks) or WHOLE
 
 
 def read_run_number(txn: Txn, thread_id: str, run_id: str) -> int | None:
@@ -68,6 +137,15 @@ def read_run_number(txn: Txn, thread_id: str, run_id: str) -> int | None:
         return None
     key = None if tid is None else NAMES + tid + data
     return _get(txn, key, _numbers) if key is not None and len(key) <= _KEY_BYTES else None
+
+
+def read_run_numbers(txn: Txn, tid: bytes) -> dict[str, int]:
+    """All names of a thread's runs, and their numbers."""
+    prefix = NAMES + tid
+    return {
+        key[len(prefix) :].decode(): _decode(key, value, _numbers)
+        for key, value in txn.range(prefix, tail(prefix))
+    }
 
 
 def read_run_end(txn: Txn, thread_id: str, run: int) -> int | None:
@@ -84,13 +162,41 @@ def read_threads(
     found: list[ThreadSummary] = []
     for status in wanted:
         prefix = status_key(status, b"")
-        start = prefix + after.encode("utf-8", "surrogatepass") + b"\x00\x00" if after else prefix
-        for key, value in txn.range(start, tail(prefix)):
+        for key, value in txn.range(_above(prefix, after), tail(prefix)):
             if len(found) >= limit:
                 return found
             unseal(key, value)
             found.append(_summary(txn, key[len(prefix) :]))
     return found
+
+
+def read_thread_ids(txn: Txn, after: str, limit: int) -> list[str]:
+    """The ids of all threads above `after`, in order, at most `limit`."""
+    found: list[str] = []
+    for key in txn.keys(_above(ROWS, after), tail(ROWS)):
+        if len(found) >= limit:
+            break
+        found.append(id_of(key[len(ROWS) :]))
+    return found
+
+
+def read_inbox_threads(txn: Txn, after: str, limit: int) -> list[str]:
+    """See `Checkpointer.inbox_threads`."""
+    found: list[str] = []
+    start = _above(INBOX, after)
+    while len(found) < limit:
+        key = next(txn.keys(start, tail(INBOX)), None)
+        if key is None:
+            break
+        tid = key[len(INBOX) : key.index(b"\x00") + 1]
+        found.append(id_of(tid))
+        start = tail(INBOX + tid)
+    return found
+
+
+def id_of(tid: bytes) -> str:
+    """The thread id of its part of a key."""
+    return tid[:-1].decode("utf-8", "replace")
 
 
 def check_paging(statuses: Iterable[StatusName] | None, after: str) -> list[StatusName]:
@@ -108,7 +214,9 @@ def check_paging(statuses: Iterable[StatusName] | None, after: str) -> list[Stat
     return [status for status in STATUS_CODES if status in given]
 
 
-_KEY_BYTES = 511
+def _above(prefix: bytes, after: str) -> bytes:
+    """A key above all keys of the thread `after`, and below those of the next one."""
+    return prefix + after.encode("utf-8", "surrogatepass") + b"\x01" if after else prefix
 
 
 def _get(txn: Txn, key: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T | None:
@@ -124,44 +232,13 @@ def _decode(key: bytes, value: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
 
 
 def _summary(txn: Txn, tid: bytes) -> ThreadSummary:
-    row = _get(txn, ROWS + tid, _rows)
+    row = read_row(txn, tid)
     if row is None:
         raise corrupt(ROWS + tid, "the index of statuses names it, and it is missing")
     return ThreadSummary(thread_id=row.thread_id, graph=row.graph, status=row.status, run=row.run)
-
-
-def _head(txn: Txn, tid: bytes, row: ThreadRow) -> Found:
-    """The newest checkpoint, what follows it, and the messages that wait."""
-    records = RECORDS + tid
-    entries: list[Record] = []
-    for key, value in txn.back(records, tail(records)):
-        record = _decode(key, value, _records)
-        if record.checkpoint is not None:
-            newest = entries[0] if entries else record
-            return Found(
-                row=row,
-                checkpoint=record,
-                entries=tuple(reversed(entries)),
-                next_seq=newest.seq + 1,
-                inbox=tuple(_inbox(txn, tid)),
-            )
-        entries.append(record)
-    raise corrupt(ROWS + tid, "no record of it has a checkpoint")
 
 
 def _inbox(txn: Txn, tid: bytes) -> Iterator[InboxMessage]:
     inbox = INBOX + tid
     for key, value in txn.range(inbox, tail(inbox)):
         yield _decode(key, value, _messages)
-
-
-def _raw(txn: Txn, records: bytes, row: ThreadRow, seq: int) -> Found | None:
-    """One checkpoint, raw."""
-    if seq < 0:
-        return None
-    record = _get(txn, records + number(seq), _records)
-    last = txn.last(records, tail(records))
-    if record is None or record.checkpoint is None or last is None:
-        return None
-    next_seq = int.from_bytes(last[-NUMBER_BYTES:], "big") + 1
-    return Found(row=row, checkpoint=record, entries=(), next_seq=next_seq, inbox=())

@@ -16,10 +16,12 @@ import lmdb
 import msgspec
 
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE, LmdbKv
+from beamweaver.checkpoint._meta import read_epoch, read_meta
 from beamweaver.checkpoint._owner import Owner, OwnerFile, owned, sweep
 from beamweaver.checkpoint._place import make_folder, unavailable
-from beamweaver.checkpoint.store import RecordWriter, read_epoch, read_meta
-from beamweaver.errors import NotAStore, StoreError, StoreOptionsDiffer
+from beamweaver.checkpoint._retention import finish_jobs
+from beamweaver.checkpoint.store import RecordWriter
+from beamweaver.errors import NotAStore, StoreError, StoreFull, StoreOptionsDiffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,6 +39,7 @@ class Options(msgspec.Struct, frozen=True):
 
     survives: str
     max_bytes: int | None
+    shallow: bool = False
 
 
 class Shared:
@@ -50,7 +53,7 @@ class Shared:
         self.references = 0
         self._kv = kv
         self._name = name
-        self.writer = RecordWriter(kv, name, max_bytes=options.max_bytes)
+        self.writer = RecordWriter(kv, name, max_bytes=options.max_bytes, shallow=options.shallow)
         self._claim = threading.RLock()
         self._holder: object | None = None
         self._file: OwnerFile | None = None
@@ -67,6 +70,24 @@ class Shared:
                 return empty if read_meta(txn, self._name) is None else call(txn)
             finally:
                 txn.abort()
+
+    def each(self, items: Iterator[T]) -> Iterator[T]:
+        """Each of the items, made while the environment is open."""
+        while True:
+            with self.busy():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+
+    def copy_to(self, target: Path) -> None:
+        """Write a compact copy; see `LMDBCheckpointer.compact`."""
+        make_folder(target)
+        if any(target.iterdir()):
+            raise NotAStore(f"{str(target)!r} is not empty. Give another path", path=str(target))
+        with self.busy():
+            self._kv.copy_to(target)
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -122,6 +143,8 @@ class Shared:
                 if self._raise(epoch, new):
                     self._file = new
                     sweep(self.path, epoch + 1)
+                    with contextlib.suppress(StoreFull):  # it is tried again by the next owner
+                        finish_jobs(self.writer, epoch + 1)
                     return epoch + 1
             finally:
                 old.close()
@@ -248,8 +271,9 @@ def check_options(path: Path, options: Options) -> None:
     if shared is not None and shared.pid == os.getpid() and shared.options != options:
         raise StoreOptionsDiffer(
             f"store {str(path)!r} is open in this process with survives={shared.options.survives!r}, "
-            f"max_bytes={shared.options.max_bytes}; it cannot also be opened with "
-            f"survives={options.survives!r}, max_bytes={options.max_bytes}. Give the same options",
+            f"max_bytes={shared.options.max_bytes}, shallow={shared.options.shallow}; it cannot also be "
+            f"opened with survives={options.survives!r}, max_bytes={options.max_bytes}, "
+            f"shallow={options.shallow}. Give the same options",
             path=str(path),
         )
 

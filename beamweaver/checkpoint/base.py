@@ -7,12 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from beamweaver.checkpoint._prune import older_rule
+from beamweaver.errors import InvalidCall
+
 if TYPE_CHECKING:
+    from beamweaver.checkpoint._prune import Rule
     from beamweaver.checkpoint.records import (
         Commit,
         RunRow,
         StatusName,
         ThreadImage,
+        ThreadRow,
         ThreadSummary,
     )
     from beamweaver.errors import StoreError
@@ -32,7 +37,8 @@ class Checkpointer(abc.ABC):
 
     One owner at a time: `acquire` raises the store's epoch; every write is checked against it. Reads
     need no ownership and may come from any worker and, for stores on disk, from any process. Only
-    the runtime's checkpoint writer calls `commit`, `delete_thread`.
+    the runtime's checkpoint writer calls what takes an epoch. Such a call is about threads that no actor
+    holds in memory, or whose actor loads the thread again afterwards.
 
     A store's `commit` is a **group**: all given commits become durable together, but a commit that cannot
     be written (stale sequence, too large) fails alone. Fault points, in order: `"put.before"`,
@@ -82,7 +88,7 @@ class Checkpointer(abc.ABC):
 
         Returns:
             For each commit None, or the error with which it alone failed (`StoreConflict`: its `seq` is
-            not the thread's next one). What failed left no trace.
+            not the thread's next one, or its checkpoint's parent does not exist). What failed left no trace.
 
         Raises:
             OwnershipLost: The store's epoch is another; nothing was written.
@@ -91,8 +97,16 @@ class Checkpointer(abc.ABC):
         """
 
     @abc.abstractmethod
-    def load(self, thread_id: str, seq: int | None = None) -> ThreadImage | None:
+    def load(
+        self, thread_id: str, seq: int | None = None, *, entries: bool = False
+    ) -> ThreadImage | None:
         """The head of a thread, or its checkpoint of record `seq`, raw (no entries, no inbox).
+
+        Args:
+            thread_id: The thread.
+            seq: The number of a checkpoint's record; None for the head.
+            entries: With a `seq`: also the entries of the step that follows that checkpoint, as they
+                would be loaded if the head were moved there.
 
         Returns:
             None if the thread, or that checkpoint of it, does not exist.
@@ -125,6 +139,130 @@ class Checkpointer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def inbox_threads(self, *, after: str = "", limit: int = 1_000) -> Iterator[str]:
+        """The ids of threads with messages in their inbox, in the order of ids.
+
+        Args:
+            after: Only ids greater than this one, for paging.
+            limit: How many at the most.
+        """
+
+    @abc.abstractmethod
+    def history(
+        self,
+        thread_id: str,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        values: bool = True,
+    ) -> Iterator[ThreadImage]:
+        """The checkpoints of all branches of a thread, newest first by `seq`, each raw.
+
+        It reads a page at a time, when it is needed: no old page of the store is kept for a reader that
+        waits, and what is written or pruned between two pages is seen or missed. It ends where the thread
+        is deleted.
+
+        Args:
+            thread_id: The thread; an unknown one has no history.
+            before: Only checkpoints with a smaller `seq`.
+            limit: How many at the most; None for all.
+            values: Whether the images carry `values` and `chains`; without them a page is cheaper.
+
+        Raises:
+            CorruptRecord: A record of the page is damaged.
+
+        Example:
+            >>> from beamweaver.checkpoint import MemoryCheckpointer
+            >>> [image.checkpoint.seq for image in MemoryCheckpointer().history("order-17")]
+            []
+        """
+
+    @abc.abstractmethod
+    def set_head(self, epoch: int, thread_id: str, seq: int, row: ThreadRow | None = None) -> bool:
+        """Make another checkpoint the head, durably: the next load gives it, with the entries of its own
+        open step. The next record still gets the next `seq` of all.
+
+        If the checkpoint is not the last one of its branch, the image's `tip` is false: what goes on from
+        there begins a new branch, since step numbers are used once a branch.
+
+        Args:
+            epoch: The epoch that `acquire` returned.
+            thread_id: The thread.
+            seq: The checkpoint.
+            row: The thread's row from now on (its status is that of the new head); None keeps it.
+
+        Returns:
+            Whether the thread exists.
+
+        Raises:
+            InvalidCall: It has no such checkpoint.
+            OwnershipLost: The store's epoch is another.
+        """
+
+    @abc.abstractmethod
+    def copy_thread(self, epoch: int, source: str, target: str) -> bool:
+        """Copy a thread: all its branches and checkpoints, its runs and open steps, without its inbox.
+
+        Branches keep their ids, so questions keep theirs. An unfinished run of the copy has the status
+        `cancelled`, for only a caller may have it go on; `waiting`, `failed` and what has ended stays so. The
+        copy is there as a whole or not at all.
+
+        Returns:
+            Whether the source exists.
+
+        Raises:
+            InvalidCall: The target exists, or no thread can have its id.
+            OwnershipLost: The store's epoch is another.
+        """
+
+    @abc.abstractmethod
+    def delete_runs(self, epoch: int, thread_id: str, run_ids: Iterable[str]) -> int:
+        """Remove the checkpoints and names of runs, durably. The run at the head stays, whoever asks.
+
+        Args:
+            epoch: The epoch that `acquire` returned.
+            thread_id: The thread.
+            run_ids: Any names of the runs; unknown ones are passed over.
+
+        Returns:
+            How many checkpoints were removed.
+
+        Raises:
+            OwnershipLost: The store's epoch is another.
+        """
+
+    @abc.abstractmethod
+    def prune(
+        self,
+        epoch: int,
+        thread_ids: Iterable[str] | None = None,
+        *,
+        keep_last: int = 1,
+        older_than: float | None = None,
+    ) -> Iterator[int]:
+        """Remove old checkpoints, durably. Nothing happens until the result is iterated: each item is one
+        short transaction, and commits may come between two of them.
+
+        The head always stays, with its open step. What a remaining checkpoint needs of a removed one stays
+        in the store, but is no checkpoint any more.
+
+        Args:
+            epoch: The epoch that `acquire` returned.
+            thread_ids: Which threads; None for all. Unknown ones are passed over.
+            keep_last: How many of the newest checkpoints of each branch stay. With 0 whole branches may
+                go, but for the head.
+            older_than: Only those go that were committed more than so many seconds ago.
+
+        Returns:
+            For each transaction, how many checkpoints it removed.
+
+        Raises:
+            InvalidCall: `keep_last` or `older_than` is negative.
+            OwnershipLost: The store's epoch is another.
+            CorruptRecord: A thread is damaged; it comes when all others are done.
+        """
+
+    @abc.abstractmethod
     def delete_thread(self, epoch: int, thread_id: str) -> bool:
         """Remove all of a thread, durably; False if it did not exist.
 
@@ -135,6 +273,19 @@ class Checkpointer(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Release ownership and close. A closed checkpointer opens again at its next use."""
+
+    def _rule(self, keep_last: int, older_than: float | None) -> Rule:
+        """The rule of `prune`.
+
+        Raises:
+            InvalidCall: One of its arguments is negative.
+        """
+        if keep_last < 0 or (older_than is not None and not older_than >= 0):
+            raise InvalidCall(
+                f"prune: keep_last={keep_last}, older_than={older_than}; give numbers from 0"
+            )
+        before = None if older_than is None else int((self.now() - older_than) * 1_000_000)
+        return older_rule(keep_last, before)
 
     def run_of(self, thread_id: str) -> RunRow | None:
         """The current run of a thread, or None."""

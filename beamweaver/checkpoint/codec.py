@@ -24,6 +24,7 @@ from beamweaver.checkpoint._marks import SCALARS, WALKED, Broken, Refused, type_
 from beamweaver.checkpoint._native import Check, check_of, hints_of
 from beamweaver.checkpoint._unwalk import Unwalker
 from beamweaver.checkpoint._walk import Walker, is_plain
+from beamweaver.checkpoint.deltas import PARTS, put_together
 from beamweaver.errors import DeserializationError, SerializationError
 from beamweaver.limits import DEFAULT_LIMITS, Limits
 
@@ -140,7 +141,7 @@ class Codec:
             DeserializationError: They are damaged, or a class in them is unknown or has changed.
         """
         if data and data[0] == _WALKED_BYTE:
-            return self._read(data, path)
+            return self._read(data, path, self.decode)
         try:
             return _decode_plain(data)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -193,8 +194,15 @@ class Codec:
             deep = Refused("it nests too deep (is it a cycle?)", type_name(type(value)))
             raise _refusal(deep, path) from None
 
-    def _read(self, data: bytes | memoryview, path: str) -> Any:
+    def _read(
+        self, data: bytes | memoryview, path: str, decode: Callable[[bytes, str], Any]
+    ) -> Any:
+        """A walked value, or one in parts, each of which `decode` decodes."""
         try:
+            if data[:2] == PARTS:
+                return put_together(
+                    data, lambda part: decode(part, path), lambda keys: self.decode(keys, path)
+                )
             return self._unwalker.read(memoryview(data)[1:])
         except Broken as broken:
             place = broken.path(path)
@@ -248,7 +256,9 @@ class ChannelCodec:
 
     def decode(self, data: bytes | memoryview, path: str = "$") -> Any:
         """The value of bytes; see `Codec.decode`."""
-        if self._decode is None or (data and data[0] == _WALKED_BYTE):
+        if data and data[0] == _WALKED_BYTE:
+            return self._codec._read(data, path, self.decode)  # noqa: SLF001 one module
+        if self._decode is None:
             return self._codec.decode(data, path)
         try:
             return self._decode(data)

@@ -8,23 +8,33 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from beamweaver.checkpoint._history import Ask, Page, history
 from beamweaver.checkpoint._owner import has_locks
 from beamweaver.checkpoint._place import check_kind, unavailable
 from beamweaver.checkpoint._reads import (
     check_paging,
+    read_history,
     read_image,
+    read_inbox_threads,
     read_run_end,
     read_run_number,
     read_threads,
 )
+from beamweaver.checkpoint._retention import copy, delete, delete_runs, move_head, prune
 from beamweaver.checkpoint._shared import Options, Shared, attach, check_options, detach
 from beamweaver.checkpoint.base import Checkpointer
-from beamweaver.errors import OwnershipLost, StoreError
+from beamweaver.errors import NotAStore, OwnershipLost, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from beamweaver.checkpoint.records import Commit, StatusName, ThreadImage, ThreadSummary
+    from beamweaver.checkpoint.records import (
+        Commit,
+        StatusName,
+        ThreadImage,
+        ThreadRow,
+        ThreadSummary,
+    )
 
 __all__ = ["LMDBCheckpointer"]
 
@@ -43,6 +53,7 @@ class LMDBCheckpointer(Checkpointer):
             power cut may then leave the **whole file unreadable**.
         max_bytes: Above how many bytes of data a commit is refused with `StoreFull`; None: only the
             disk ends it. Deleting threads makes room.
+        shallow: Keep nothing of a thread but its head: each commit removes the checkpoints before it.
 
     Raises:
         NotAStore: The path is a file, or a folder with other content.
@@ -69,6 +80,7 @@ class LMDBCheckpointer(Checkpointer):
         *,
         survives: Literal["power-loss", "process-kill"] = "power-loss",
         max_bytes: int | None = None,
+        shallow: bool = False,
     ) -> None:
         if survives not in ("power-loss", "process-kill"):
             raise ValueError(f"survives is {survives!r}; give 'power-loss' or 'process-kill'")
@@ -78,7 +90,7 @@ class LMDBCheckpointer(Checkpointer):
         if not text or "\x00" in text:
             raise ValueError(f"path is {path!r}; give the path of a folder")
         self._path = Path(os.path.realpath(text))
-        self._options = Options(survives, max_bytes)
+        self._options = Options(survives, max_bytes, shallow)
         self.gains_by_groups = True
         self.blocks = survives == "power-loss"
         if not has_locks():
@@ -125,18 +137,69 @@ class LMDBCheckpointer(Checkpointer):
         finally:
             shared.leave()
 
+    def set_head(self, epoch: int, thread_id: str, seq: int, row: ThreadRow | None = None) -> bool:
+        """Make another checkpoint the head; see `Checkpointer.set_head`."""
+        shared = self._owned(epoch)
+        with shared.busy():
+            return move_head(shared.writer, epoch, thread_id, seq, row)
+
+    def copy_thread(self, epoch: int, source: str, target: str) -> bool:
+        """Copy a thread; see `Checkpointer.copy_thread`."""
+        shared = self._owned(epoch)
+        with shared.busy():
+            return copy(shared.writer, epoch, source, target)
+
+    def delete_runs(self, epoch: int, thread_id: str, run_ids: Iterable[str]) -> int:
+        """Remove runs; see `Checkpointer.delete_runs`."""
+        shared = self._owned(epoch)
+        with shared.busy():
+            return delete_runs(shared.writer, epoch, thread_id, frozenset(run_ids))
+
+    def prune(
+        self,
+        epoch: int,
+        thread_ids: Iterable[str] | None = None,
+        *,
+        keep_last: int = 1,
+        older_than: float | None = None,
+    ) -> Iterator[int]:
+        """Remove old checkpoints; see `Checkpointer.prune`."""
+        rule = self._rule(keep_last, older_than)
+        shared = self._owned(epoch)
+        return shared.each(prune(shared.writer, epoch, thread_ids, rule))
+
     def delete_thread(self, epoch: int, thread_id: str) -> bool:
         """Remove all of a thread; see `Checkpointer.delete_thread`."""
         shared = self._owned(epoch)
         with shared.busy():
-            return shared.writer.delete_thread(epoch, thread_id)
+            return delete(shared.writer, epoch, thread_id)
 
-    def load(self, thread_id: str, seq: int | None = None) -> ThreadImage | None:
+    def load(
+        self, thread_id: str, seq: int | None = None, *, entries: bool = False
+    ) -> ThreadImage | None:
         """The head of a thread, or one checkpoint; see `Checkpointer.load`."""
         shared = self._existing()
         if shared is None:
             return None
-        return shared.read(lambda txn: read_image(txn, thread_id, seq), None)
+        return shared.read(lambda txn: read_image(txn, thread_id, seq, entries=entries), None)
+
+    def history(
+        self,
+        thread_id: str,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        values: bool = True,
+    ) -> Iterator[ThreadImage]:
+        """The checkpoints of a thread, newest first; see `Checkpointer.history`."""
+
+        def page_of(at: int | None, ask: Ask) -> Page | None:
+            shared = self._existing()
+            if shared is None:
+                return None
+            return shared.read(lambda txn: read_history(txn, thread_id, at, ask), None)
+
+        return history(page_of, before=before, limit=limit, values=values)
 
     def run_number(self, thread_id: str, run_id: str) -> int | None:
         """The number of a run; see `Checkpointer.run_number`."""
@@ -162,6 +225,34 @@ class LMDBCheckpointer(Checkpointer):
             return iter(())
         nothing: list[ThreadSummary] = []
         return iter(shared.read(lambda txn: read_threads(txn, wanted, after, limit), nothing))
+
+    def inbox_threads(self, *, after: str = "", limit: int = 1_000) -> Iterator[str]:
+        """Threads with messages, all of one snapshot; see `Checkpointer.inbox_threads`."""
+        shared = self._existing()
+        if shared is None:
+            return iter(())
+        nothing: list[str] = []
+        return iter(shared.read(lambda txn: read_inbox_threads(txn, after, limit), nothing))
+
+    def compact(self, target: str | os.PathLike[str]) -> None:
+        """Write a copy without free pages into a new folder: one moment of the store, durably.
+
+        It needs no ownership and writes nothing into this store, but while it runs the pages of that
+        moment are not used again, so a store that is written meanwhile grows. To put the copy in the
+        store's place, close all that use it and rename the folders.
+
+        Args:
+            target: The path of the new store; nothing may be there, or an empty folder.
+
+        Raises:
+            NotAStore: Something is there, or this store holds nothing yet.
+            StoreUnavailable: The target cannot be written.
+        """
+        place = Path(os.path.realpath(os.fsdecode(target)))
+        shared = self._existing()
+        if shared is None:
+            raise NotAStore(f"{self!r} holds nothing that could be copied", path=str(self._path))
+        shared.copy_to(place)
 
     def close(self) -> None:
         """Release ownership and close; see `Checkpointer.close`."""

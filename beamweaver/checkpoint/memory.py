@@ -9,27 +9,42 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from beamweaver.checkpoint._image import Found, assemble
+from beamweaver.checkpoint._history import Ask, Page, history, read_page
+from beamweaver.checkpoint._image import read_head, read_one
 from beamweaver.checkpoint._layout import STATUS_CODES, refused_id, thread_key
+from beamweaver.checkpoint._prune import Pruning, all_rule, runs_rule
 from beamweaver.checkpoint._reads import check_paging
+from beamweaver.checkpoint._refusals import (
+    check_names,
+    conflict,
+    first_record,
+    lost_parent,
+    no_target,
+    unencodable,
+)
+from beamweaver.checkpoint._retention import copied_row, doomed_runs
+from beamweaver.checkpoint._stream import WHOLE, checkpoint_of, find_head, moved
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.records import (
     Commit,
+    HeadRow,
     InboxMessage,
     Record,
     StatusName,
     ThreadImage,
+    ThreadRow,
     ThreadSummary,
     decode_record,
     decode_thread,
     encode_record,
     encode_thread,
 )
-from beamweaver.checkpoint.store import check_names, conflict, first_record, unencodable
 from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull, StoreOwned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from beamweaver.checkpoint._prune import Rule
 
 __all__ = ["MemoryCheckpointer"]
 
@@ -38,24 +53,111 @@ _messages = msgspec.msgpack.Decoder(InboxMessage)
 
 
 class _Thread:
-    """All of one thread, encoded."""
+    """All of one thread, encoded; it is its own `Editable` stream."""
 
-    __slots__ = ("ends", "inbox", "names", "next_seq", "records", "row", "status")
+    __slots__ = (
+        "checkpoint",
+        "ends",
+        "inbox",
+        "marks",
+        "names",
+        "next_seq",
+        "records",
+        "row",
+        "status",
+    )
 
     def __init__(self) -> None:
         self.next_seq = 0
+        self.checkpoint = -1
         self.status: StatusName | None = None
         self.row = b""
+        self.marks = WHOLE
         self.records: dict[int, bytes] = {}
         self.names: dict[str, int] = {}
         self.ends: dict[int, int] = {}
         self.inbox: dict[int, bytes] = {}
+
+    def copy(self) -> _Thread:
+        """Another one with the same content, without the inbox."""
+        other = _Thread()
+        other.next_seq, other.checkpoint = self.next_seq, self.checkpoint
+        other.marks, other.records = self.marks, dict(self.records)
+        other.names, other.ends = dict(self.names), dict(self.ends)
+        return other
+
+    def get(self, seq: int) -> Record | None:
+        """See `Stream.get`."""
+        data = self.records.get(seq)
+        return None if data is None else decode_record(data)
+
+    def back(self, before: int | None = None) -> Iterator[Record]:
+        """See `Stream.back`; the records were put in the order of their numbers."""
+        for seq in reversed(self.records):
+            if before is None or seq < before:
+                yield decode_record(self.records[seq])
+
+    def ahead(self, start: int) -> Iterator[Record]:
+        """See `Stream.ahead`."""
+        for seq in self.records:
+            if seq >= start:
+                yield decode_record(self.records[seq])
+
+    def put(self, record: Record) -> None:
+        """See `Editable.put`."""
+        self.records[record.seq] = encode_record(record)
+
+    def drop(self, seq: int) -> None:
+        """See `Editable.drop`."""
+        self.records.pop(seq, None)
+
+    def mark(self, marks: HeadRow) -> None:
+        """See `Editable.mark`."""
+        self.marks = marks
+
+
+class _Planned:
+    """Where a thread stands after the commits of a group that were accepted so far."""
+
+    __slots__ = ("checkpoints", "last", "next_seq")
+
+    def __init__(self, thread: _Thread | None) -> None:
+        self.next_seq = 0 if thread is None else thread.next_seq
+        self.last = -1 if thread is None else thread.checkpoint
+        self.checkpoints: set[int] = set()
+
+    def take(self, commit: Commit) -> None:
+        """Count a commit in."""
+        seq = commit.record.seq
+        self.next_seq = seq + 1
+        if commit.record.checkpoint is not None:
+            self.last = seq
+            self.checkpoints.add(seq)
+
+
+def _refusal(commit: Commit, thread: _Thread | None, plan: _Planned) -> StoreError | None:
+    """Why a commit cannot be written."""
+    checkpoint = commit.record.checkpoint
+    if commit.record.seq != plan.next_seq:
+        return conflict(commit, plan.next_seq)
+    if plan.next_seq == 0 and (commit.thread is None or checkpoint is None):
+        return first_record(commit)
+    if checkpoint is None or checkpoint.parent in (-1, plan.last):
+        return None
+    parent = checkpoint.parent
+    stored = None if thread is None else checkpoint_of(thread.get(parent))
+    if parent >= 0 and parent not in plan.checkpoints and stored is None:
+        return lost_parent(commit, parent)
+    return None
 
 
 class MemoryCheckpointer(Checkpointer):
     """Keeps threads in this process, encoded as on a disk; they end with the process.
 
     `close()` gives ownership up and keeps what is stored, so it opens again like a store on a disk.
+
+    Args:
+        shallow: Keep nothing of a thread but its head: each commit removes the checkpoints before it.
 
     Example:
         >>> store = MemoryCheckpointer()
@@ -67,7 +169,8 @@ class MemoryCheckpointer(Checkpointer):
 
     durable: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, shallow: bool = False) -> None:
+        self._shallow = shallow
         self.gains_by_groups = False
         self.blocks = False
         self._lock = threading.RLock()  # a fault may look into the store
@@ -130,14 +233,13 @@ class MemoryCheckpointer(Checkpointer):
         self._check(epoch)
         results: list[StoreError | None] = []
         accepted: list[tuple[Commit, bytes, bytes]] = []
-        planned: dict[str, int] = {}
+        planned: dict[str, _Planned] = {}
         for commit in commits:
-            encoded = self._encoded(commit, planned.get(commit.thread_id))
+            encoded = self._encoded(commit, planned)
             if isinstance(encoded, StoreError):
                 results.append(encoded)
                 continue
             results.append(None)
-            planned[commit.thread_id] = commit.record.seq + 1
             accepted.append((commit, *encoded))
         for _ in accepted:
             faults("put.before")
@@ -159,25 +261,27 @@ class MemoryCheckpointer(Checkpointer):
                 store_epoch=self._epoch,
             )
 
-    def _encoded(self, commit: Commit, planned: int | None) -> tuple[bytes, bytes] | StoreError:
+    def _encoded(
+        self, commit: Commit, planned: dict[str, _Planned]
+    ) -> tuple[bytes, bytes] | StoreError:
         """Record and row, encoded; or why this commit cannot be written."""
-        thread = self._threads.get(commit.thread_id)
-        next_seq = planned
-        if next_seq is None:
-            next_seq = 0 if thread is None else thread.next_seq
-        if thread is None and thread_key(commit.thread_id) is None:
-            return refused_id(commit.thread_id)
+        thread_id = commit.thread_id
+        thread = self._threads.get(thread_id)
+        if thread is None and thread_key(thread_id) is None:
+            return refused_id(thread_id)
         try:
             check_names(commit)
             record = encode_record(commit.record)
             row = b"" if commit.thread is None else encode_thread(commit.thread)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
-        if commit.record.seq != next_seq:
-            return conflict(commit, next_seq)
-        if next_seq == 0 and (commit.thread is None or commit.record.checkpoint is None):
-            return first_record(commit)
-        return record, row
+        plan = planned.get(thread_id)
+        if plan is None:
+            plan = planned[thread_id] = _Planned(thread)
+        refusal = _refusal(commit, thread, plan)
+        if refusal is None:
+            plan.take(commit)
+        return refusal or (record, row)
 
     def _keep(self, commit: Commit, record: bytes, row: bytes) -> None:
         """Take an accepted commit in. Nothing here can fail."""
@@ -187,6 +291,8 @@ class MemoryCheckpointer(Checkpointer):
         seq = commit.record.seq
         thread.records[seq] = record
         thread.next_seq = seq + 1
+        if commit.record.checkpoint is not None:
+            thread.checkpoint = seq
         for cleared in commit.clears:
             thread.records.pop(cleared, None)
         if commit.thread is not None:
@@ -200,6 +306,10 @@ class MemoryCheckpointer(Checkpointer):
             thread.inbox[message.number] = _encode(message)
         for place in commit.inbox_drop:
             thread.inbox.pop(place, None)
+        if self._shallow and commit.record.checkpoint is not None:
+            pruning = Pruning(commit.thread_id, all_rule, None)
+            while pruning.step(thread, thread.marks)[1]:
+                pass
 
     def _index(self, thread_id: str, thread: _Thread, status: StatusName) -> None:
         if thread.status != status:
@@ -208,20 +318,38 @@ class MemoryCheckpointer(Checkpointer):
             self._by_status[status].add(thread_id)
             thread.status = status
 
-    def load(self, thread_id: str, seq: int | None = None) -> ThreadImage | None:
+    def load(
+        self, thread_id: str, seq: int | None = None, *, entries: bool = False
+    ) -> ThreadImage | None:
         """The head of a thread, or one checkpoint; see `Checkpointer.load`."""
         with self._lock:
             thread = self._threads.get(thread_id)
-            found = None if thread is None else _found(thread, seq)
-            if thread is None or found is None:
+            if thread is None:
                 return None
-            records = thread.records
+            row = decode_thread(thread.row)
+            if seq is not None:
+                return read_one(thread, row, thread.marks, seq, entries=entries)
+            inbox = tuple(_messages.decode(thread.inbox[place]) for place in sorted(thread.inbox))
+            return read_head(thread, row, thread.marks, inbox)
 
-            def record_of(wanted: int) -> Record | None:
-                data = records.get(wanted)
-                return None if data is None else decode_record(data)
+    def history(
+        self,
+        thread_id: str,
+        *,
+        before: int | None = None,
+        limit: int | None = None,
+        values: bool = True,
+    ) -> Iterator[ThreadImage]:
+        """The checkpoints of a thread, newest first; see `Checkpointer.history`."""
 
-            return assemble(found, record_of)
+        def page_of(at: int | None, ask: Ask) -> Page | None:
+            with self._lock:
+                thread = self._threads.get(thread_id)
+                if thread is None:
+                    return None
+                return read_page(thread, decode_thread(thread.row), thread.marks, at, ask)
+
+        return history(page_of, before=before, limit=limit, values=values)
 
     def run_number(self, thread_id: str, run_id: str) -> int | None:
         """The number of a run; see `Checkpointer.run_number`."""
@@ -248,6 +376,86 @@ class MemoryCheckpointer(Checkpointer):
                 found += [_summary(self._threads[name]) for name in ids[: max(room, 0)]]
         return iter(found)
 
+    def inbox_threads(self, *, after: str = "", limit: int = 1_000) -> Iterator[str]:
+        """Threads with messages, all of one moment; see `Checkpointer.inbox_threads`."""
+        with self._lock:
+            found = sorted(name for name, item in self._threads.items() if item.inbox)
+        return iter([name for name in found if name > after][: max(limit, 0)])
+
+    def set_head(self, epoch: int, thread_id: str, seq: int, row: ThreadRow | None = None) -> bool:
+        """Make another checkpoint the head; see `Checkpointer.set_head`."""
+        with self._lock:
+            self._check(epoch)
+            thread = self._threads.get(thread_id)
+            if thread is None:
+                return False
+            thread.marks = moved(thread, thread.marks, seq, thread_id) or thread.marks
+            if row is not None:
+                thread.row = encode_thread(row)
+                self._index(thread_id, thread, row.status)
+            return True
+
+    def copy_thread(self, epoch: int, source: str, target: str) -> bool:
+        """Copy a thread; see `Checkpointer.copy_thread`."""
+        with self._lock:
+            self._check(epoch)
+            if thread_key(target) is None:
+                raise no_target(target, "no thread can have that id")
+            thread = self._threads.get(source)
+            if thread is None:
+                return False
+            if target in self._threads:
+                raise no_target(target, "that thread exists")
+            other = thread.copy()
+            row = copied_row(decode_thread(thread.row), target)
+            other.row = encode_thread(row)
+            self._threads[target] = other
+            self._index(target, other, row.status)
+            return True
+
+    def delete_runs(self, epoch: int, thread_id: str, run_ids: Iterable[str]) -> int:
+        """Remove runs; see `Checkpointer.delete_runs`."""
+        with self._lock:
+            self._check(epoch)
+            thread = self._threads.get(thread_id)
+            head = None if thread is None else find_head(thread, thread.marks)
+            if thread is None or head is None or head.checkpoint.checkpoint is None:
+                return 0
+            kept = {*decode_thread(thread.row).run.names, head.checkpoint.checkpoint.run_id}
+            names = doomed_runs(thread.names, frozenset(run_ids), kept)
+            removed = sum(self._prune_one(epoch, thread_id, runs_rule(frozenset(names))))
+            for name, number in names.items():
+                thread.names.pop(name, None)
+                thread.ends.pop(number, None)
+            return removed
+
+    def prune(
+        self,
+        epoch: int,
+        thread_ids: Iterable[str] | None = None,
+        *,
+        keep_last: int = 1,
+        older_than: float | None = None,
+    ) -> Iterator[int]:
+        """Remove old checkpoints; see `Checkpointer.prune`."""
+        rule = self._rule(keep_last, older_than)
+        with self._lock:
+            ids = sorted(self._threads) if thread_ids is None else list(thread_ids)
+        return (count for name in ids for count in self._prune_one(epoch, name, rule))
+
+    def _prune_one(self, epoch: int, thread_id: str, rule: Rule) -> Iterator[int]:
+        pruning = Pruning(thread_id, rule, None)
+        more = True
+        while more:
+            with self._lock:
+                self._check(epoch)
+                thread = self._threads.get(thread_id)
+                if thread is None:
+                    return
+                count, more = pruning.step(thread, thread.marks)
+            if count or more:
+                yield count
+
     def delete_thread(self, epoch: int, thread_id: str) -> bool:
         """Remove all of a thread; see `Checkpointer.delete_thread`."""
         with self._lock:
@@ -258,31 +466,6 @@ class MemoryCheckpointer(Checkpointer):
             if thread.status is not None:
                 self._by_status[thread.status].discard(thread_id)
             return True
-
-
-def _found(thread: _Thread, seq: int | None) -> Found | None:
-    """The head of a thread, or one raw checkpoint."""
-    row = decode_thread(thread.row)
-    if seq is not None:
-        data = thread.records.get(seq)
-        record = None if data is None else decode_record(data)
-        if record is None or record.checkpoint is None:
-            return None
-        return Found(row=row, checkpoint=record, entries=(), next_seq=thread.next_seq, inbox=())
-    entries: list[Record] = []
-    for number in reversed(thread.records):  # they were put in the order of their numbers
-        record = decode_record(thread.records[number])
-        if record.checkpoint is not None:
-            inbox = tuple(_messages.decode(thread.inbox[place]) for place in sorted(thread.inbox))
-            return Found(
-                row=row,
-                checkpoint=record,
-                entries=tuple(reversed(entries)),
-                next_seq=thread.next_seq,
-                inbox=inbox,
-            )
-        entries.append(record)
-    return None
 
 
 def _summary(thread: _Thread) -> ThreadSummary:

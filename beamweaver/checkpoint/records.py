@@ -25,14 +25,18 @@ __all__ = [
     "Answered",
     "Asked",
     "CallRow",
+    "Chain",
     "Checkpoint",
     "Commit",
     "Continued",
+    "DeltaRow",
     "Entry",
     "FailureRow",
     "Finished",
+    "HeadRow",
     "InboxMessage",
     "MergeFailed",
+    "Move",
     "Record",
     "Retrying",
     "RunRow",
@@ -166,22 +170,67 @@ Entry: TypeAlias = (
 )
 
 
+class DeltaRow(msgspec.Struct, array_like=True, frozen=True):
+    """What a step added to a channel: `data` (see `beamweaver.checkpoint.deltas`) goes on top of the value
+    of the record `base`, which is an older one.
+    """
+
+    base: int
+    data: bytes
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """How a channel's value is stored: its last snapshot and the deltas on it.
+
+    A writer asks it whether the next change may be a delta, so that a load never reads much more than
+    the value. A snapshot is due when the deltas exceed twice the bytes of the last one, or when they are
+    more than 256 and more than one for each KiB of it: then all snapshots of an append-only channel are
+    at most 1.5 times its bytes, and one step of small deltas pays at most 1 KiB for them.
+
+    Attributes:
+        snapshot: Bytes of the last snapshot.
+        deltas: Bytes of the deltas since.
+        count: Number of the deltas since.
+
+    Example:
+        >>> chain = Chain(1_000)
+        >>> chain.takes(900), chain.with_delta(900).with_delta(900).takes(900)
+        (True, False)
+    """
+
+    snapshot: int
+    deltas: int = 0
+    count: int = 0
+
+    def takes(self, size: int) -> bool:
+        """Whether a delta of `size` bytes may follow; if not, a snapshot is due."""
+        return self.deltas + size <= 2 * self.snapshot and (
+            self.count < 256 or self.count < self.snapshot >> 10
+        )
+
+    def with_delta(self, size: int) -> Chain:
+        """The chain with one more delta of `size` bytes."""
+        return Chain(self.snapshot, self.deltas + size, self.count + 1)
+
+
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     """A committed step.
 
     Attributes:
         step: Its number; never used twice in a branch.
-        source: `"input"` for an admission, `"loop"` for a step.
-        branch: The branch's id.
-        parent: The `seq` of the checkpoint before it, or -1.
+        source: `"input"` for an admission, `"loop"` for a step; `"pruned"` for the rest of a checkpoint that
+            was removed and whose values others need (it is no checkpoint any more).
+        branch: The branch's id. The first checkpoint of a fork has a new one, and an older `parent`.
+        parent: The `seq` of the checkpoint before it, or -1. That one may have been pruned since.
         writes: Each channel that changed and its encoded value.
         versions: Channel -> `seq` of the record that holds its value, for all channels; None means: as
-            in the checkpoint before, with the channels of `writes` at this `seq`.
+            in the checkpoint `parent`, with the channels of `writes` and `deltas` at this `seq`.
         tasks: The tasks of the next step; empty when the run is complete.
         next_step: The number of the next step.
         joins: Join -> sources that arrived.
         executed: Steps executed since the last caller's call.
         run_id: The first name of the run that it belongs to.
+        deltas: Each channel of which only the change is stored. No channel is in `writes` and `deltas`.
     """
 
     step: int
@@ -195,6 +244,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     joins: dict[str, tuple[str, ...]]
     executed: int
     run_id: str
+    deltas: dict[str, DeltaRow] = {}
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -260,6 +310,29 @@ class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
     run: RunRow
     created_us: int
     reason: str = ""
+
+
+class Move(msgspec.Struct, array_like=True, frozen=True):
+    """The head was moved: records from `at` on follow the checkpoint `target`, up to the next checkpoint.
+
+    `tip` tells whether `target` was the last checkpoint of its branch.
+    """
+
+    at: int
+    target: int
+    tip: bool
+
+
+class HeadRow(msgspec.Struct, array_like=True, frozen=True):
+    """What the records of a thread do not tell of its head; most threads have none.
+
+    Attributes:
+        moves: Where the head was moved, the oldest first; those whose entries are gone are left out.
+        floor: The next `seq` is at least this, though newer records were pruned.
+    """
+
+    moves: tuple[Move, ...] = ()
+    floor: int = 0
 
 
 class CallRow(msgspec.Struct, array_like=True, frozen=True):
@@ -329,6 +402,10 @@ class ThreadImage(msgspec.Struct, frozen=True, kw_only=True):
         entries: The entry records after the checkpoint, oldest first.
         next_seq: The number of the thread's next record.
         inbox: The messages that wait, oldest first.
+        chains: Channel -> how it is stored, for each channel; its next change may be a delta if the
+            chain takes it.
+        tip: Whether this is the last checkpoint of its branch; if not, what goes on from here must begin a
+            new branch.
     """
 
     row: ThreadRow
@@ -339,6 +416,8 @@ class ThreadImage(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[Record, ...]
     next_seq: int
     inbox: tuple[InboxMessage, ...] = ()
+    chains: dict[str, Chain] = {}
+    tip: bool = True
 
 
 class ThreadSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,13 @@ the epoch was just checked, nobody else can have written, so the cache is exact.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from beamweaver.checkpoint._edits import TxnEditable, move_status
 from beamweaver.checkpoint._layout import (
     APPLICATION,
     ENDS,
@@ -20,20 +22,29 @@ from beamweaver.checkpoint._layout import (
     INBOX,
     META,
     NAMES,
-    NUMBER_BYTES,
     RECORDS,
     ROWS,
-    STATUS_CODES,
     corrupt,
     number,
+    read_number,
     refused_id,
     seal,
     sealed,
-    status_key,
     tail,
     thread_key,
     unseal,
 )
+from beamweaver.checkpoint._meta import Meta, read_epoch, read_meta
+from beamweaver.checkpoint._prune import Pruning, all_rule
+from beamweaver.checkpoint._reads import TxnStream, read_marks
+from beamweaver.checkpoint._refusals import (
+    check_names,
+    conflict,
+    first_record,
+    lost_parent,
+    unencodable,
+)
+from beamweaver.checkpoint._stream import checkpoint_of
 from beamweaver.checkpoint.records import (
     Commit,
     StatusName,
@@ -41,96 +52,36 @@ from beamweaver.checkpoint.records import (
     encode_record,
     encode_thread,
 )
-from beamweaver.errors import (
-    NotAStore,
-    OwnershipLost,
-    StoreBroken,
-    StoreConflict,
-    StoreError,
-    StoreFull,
-    StoreTooNew,
-)
-from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from beamweaver.checkpoint._kv import Kv, Txn
     from beamweaver.checkpoint.base import Faults
 
-__all__ = [
-    "Meta",
-    "RecordWriter",
-    "check_names",
-    "conflict",
-    "first_record",
-    "read_epoch",
-    "read_meta",
-    "unencodable",
-]
+__all__ = ["RecordWriter"]
 
 _HEADS: Final = 20_000
 _NOTHING: Final[tuple[()]] = ()
 _pack = msgspec.msgpack.encode
-_numbers = msgspec.msgpack.Decoder(int)
-
-
-class Meta(msgspec.Struct, array_like=True, frozen=True):
-    """Who wrote a store, and by which version of its format."""
-
-    application: str
-    version: int
-
-
-_metas = msgspec.msgpack.Decoder(Meta)
-
-
-def read_meta(txn: Txn, name: str) -> Meta | None:
-    """What a store says of itself; None if it is empty.
-
-    Raises:
-        NotAStore: Another program wrote it.
-        StoreTooNew: A newer version wrote it.
-    """
-    value = txn.get(META)
-    if value is None:
-        if next(txn.range(b"\x00", b"\xff" * 8), None) is None:
-            return None
-        raise NotAStore(
-            f"{name} holds the data of another program. Give a path of the store's own", path=name
-        )
-    try:
-        meta = _metas.decode(unseal(META, value))
-    except msgspec.DecodeError as error:
-        raise corrupt(META, str(error)) from error
-    if meta.application != APPLICATION:
-        raise NotAStore(f"{name} was written by {meta.application!r}. Give another path", path=name)
-    if meta.version > FORMAT_VERSION:
-        raise StoreTooNew(
-            f"{name} has format {meta.version}; this version of beamweaver reads up to {FORMAT_VERSION}. "
-            "Upgrade beamweaver",
-            path=name,
-            version=meta.version,
-        )
-    return meta
-
-
-def read_epoch(txn: Txn) -> int:
-    """The epoch of the store's last owner; 0 before the first one."""
-    value = txn.get(EPOCH)
-    return 0 if value is None else _numbers.decode(unseal(EPOCH, value))
+T = TypeVar("T")
 
 
 class _Head:
-    """What the writer knows of a thread: the next `seq` and the status that the index holds."""
+    """What the writer knows of a thread: the next `seq` and the status that the index holds.
 
-    __slots__ = ("next_seq", "records", "status", "tid")
+    `checkpoint` is the last one that was written here, or -1 if that is not known.
+    """
+
+    __slots__ = ("checkpoint", "next_seq", "records", "status", "tid")
 
     def __init__(self, tid: bytes, next_seq: int, status: StatusName | None) -> None:
         self.tid = tid
         self.records = RECORDS + tid
         self.next_seq = next_seq
         self.status = status
+        self.checkpoint = -1
 
 
 class _Item:
@@ -181,10 +132,14 @@ class RecordWriter:
         kv: The engine.
         name: How messages call the store.
         max_bytes: Above how many bytes of pages in use a commit is refused; None for no limit.
+        shallow: Whether a commit removes the checkpoints before the head.
     """
 
-    def __init__(self, kv: Kv, name: str, *, max_bytes: int | None = None) -> None:
+    def __init__(
+        self, kv: Kv, name: str, *, max_bytes: int | None = None, shallow: bool = False
+    ) -> None:
         self._kv = kv
+        self._shallow = shallow
         self._name = name
         self._max_bytes = max_bytes
         self._lock = threading.RLock()  # a finalizer may release inside a call
@@ -246,25 +201,46 @@ class RecordWriter:
                     faults("sync.after")
             return [item.error if isinstance(item, _Item) else item for item in items]
 
-    def delete_thread(self, epoch: int, thread_id: str) -> bool:
-        """Remove all of a thread; see `Checkpointer.delete_thread`."""
-        tid = thread_key(thread_id)
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold everybody else off over several transactions."""
         with self._lock:
+            yield
+
+    def snapshot(self, look: Callable[[Txn], T]) -> T:
+        """What `look` finds in one snapshot, with no regard to who owns the store."""
+        txn = self._kv.begin(write=False)
+        try:
+            return look(txn)
+        finally:
+            txn.abort()
+
+    def transact(self, epoch: int, change: Callable[[Txn], T], *, changes: str = "") -> T:
+        """Make some other change in one transaction.
+
+        Args:
+            epoch: The epoch of the caller.
+            change: What is to be done; if it raises, nothing of it is.
+            changes: The thread that it changes.
+
+        Raises:
+            OwnershipLost: The store's epoch is another.
+            StoreError: It could not be written.
+        """
+        with self._lock:
+            self._heads.pop(changes, None)
             txn = self._kv.begin(write=True)
             try:
                 self._check(txn, epoch)
-                if tid is None or txn.get(ROWS + tid) is None:
-                    return False
-                for key in _keys_of(txn, tid):
-                    txn.delete(key)
-                self._heads.pop(thread_id, None)
+                result = change(txn)
                 txn.commit()
             except StoreError as error:
                 self._note(error)
                 raise
             finally:
                 txn.abort()
-            return True
+                self._heads.pop(changes, None)
+            return result
 
     # ---- a group -------------------------------------------------------------------------------
 
@@ -286,14 +262,16 @@ class RecordWriter:
         try:
             self._check(txn, epoch)
             for item in items:
-                if isinstance(item, _Item) and self._admit(txn, item):
-                    written.append(item)  # noqa: PERF401 known even if a later one raises
+                if isinstance(item, _Item) and self._admit(txn, item, written):
+                    written.append(item)
             if self._max_bytes is not None:
                 self._check_room(txn, written)
             for item in written:
                 faults("put.before")
                 self._write(txn, item)
                 faults("put.after")
+            if self._shallow:
+                _keep_heads(txn, written)
             if written:
                 faults("sync.before")
                 txn.commit()
@@ -359,7 +337,21 @@ class RecordWriter:
                 max_bytes=self._max_bytes,
             )
 
-    def _admit(self, txn: Txn, item: _Item) -> bool:
+    def _has(self, txn: Txn, item: _Item, parent: int, group: Sequence[_Item]) -> bool:
+        """Whether the checkpoint exists that a commit follows, in the store or in its own group."""
+        if parent < 0:
+            return True
+        if checkpoint_of(TxnStream(txn, item.tid).get(parent)) is not None:
+            return True
+        thread_id = item.commit.thread_id
+        return any(
+            other.commit.thread_id == thread_id
+            and other.commit.record.seq == parent
+            and other.commit.record.checkpoint is not None
+            for other in group
+        )
+
+    def _admit(self, txn: Txn, item: _Item, group: Sequence[_Item]) -> bool:
         """Whether an item's `seq` is the next one; if not, the item carries its error."""
         commit = item.commit
         item.error = None
@@ -374,9 +366,16 @@ class RecordWriter:
         if seq != head.next_seq:
             item.error = conflict(commit, head.next_seq)
             return False
-        if seq == 0 and (commit.thread is None or commit.record.checkpoint is None):
+        checkpoint = commit.record.checkpoint
+        if seq == 0 and (commit.thread is None or checkpoint is None):
             item.error = first_record(commit)
             return False
+        if checkpoint is not None:
+            parent = checkpoint.parent
+            if parent != head.checkpoint and not self._has(txn, item, parent, group):
+                item.error = lost_parent(commit, parent)
+                return False
+            head.checkpoint = seq
         head.next_seq = seq + 1
         item.head = head
         return True
@@ -385,7 +384,8 @@ class RecordWriter:
         """Read a thread's head, and keep it."""
         records = RECORDS + tid
         key = txn.last(records, tail(records))
-        next_seq = 0 if key is None else int.from_bytes(key[-NUMBER_BYTES:], "big") + 1
+        next_seq = 0 if key is None else read_number(key) + 1
+        next_seq = max(next_seq, read_marks(txn, tid).floor)
         row = txn.get(ROWS + tid)
         try:
             status = None if row is None else decode_thread(unseal(ROWS + tid, row)).status
@@ -413,62 +413,15 @@ class RecordWriter:
 
     def _index(self, txn: Txn, head: _Head, status: StatusName) -> None:
         """Move a thread in the index of statuses."""
-        if head.status == status:
-            return
-        if head.status is not None:
-            txn.delete(status_key(head.status, head.tid))
-        txn.put(status_key(status, head.tid), seal(status_key(status, head.tid), b""))
-        head.status = status
+        if head.status != status:
+            move_status(txn, head.tid, head.status, status)
+            head.status = status
 
 
-def _keys_of(txn: Txn, tid: bytes) -> list[bytes]:
-    """Every key of a thread."""
-    keys: list[bytes] = []
-    for kind in (RECORDS, NAMES, ENDS, INBOX):
-        keys += [key for key, _ in txn.range(kind + tid, tail(kind + tid))]
-    keys.append(ROWS + tid)
-    keys += [status_key(status, tid) for status in STATUS_CODES]
-    return keys
-
-
-def check_names(commit: Commit) -> None:
-    """See that a commit's run ids can be keys.
-
-    Raises:
-        ValueError: One is empty, too long, or not text.
-    """
-    for name, _ in commit.run_names:
-        size = len(name.encode())
-        if not 0 < size <= DEFAULT_LIMITS.run_id_bytes:
-            raise ValueError(
-                f"run id {name!r} has {size} bytes; give 1 to {DEFAULT_LIMITS.run_id_bytes}"
-            )
-
-
-def unencodable(commit: Commit, error: Exception) -> StoreError:
-    """The error of a commit that has no bytes."""
-    return StoreError(
-        f"record {commit.record.seq} of thread {commit.thread_id!r} cannot be encoded: {error}",
-        thread_id=commit.thread_id,
-        seq=commit.record.seq,
-    )
-
-
-def conflict(commit: Commit, next_seq: int) -> StoreConflict:
-    """The error of a record that is not the next one."""
-    return StoreConflict(
-        f"record {commit.record.seq} of thread {commit.thread_id!r} is not the next one, which is "
-        f"{next_seq}; it was not written. Load the thread again",
-        thread_id=commit.thread_id,
-        seq=commit.record.seq,
-        next_seq=next_seq,
-    )
-
-
-def first_record(commit: Commit) -> StoreError:
-    """The error of a first record that brings no row or no checkpoint."""
-    return StoreError(
-        f"the first record of thread {commit.thread_id!r} must bring the thread's row and a checkpoint",
-        thread_id=commit.thread_id,
-        seq=0,
-    )
+def _keep_heads(txn: Txn, items: Sequence[_Item]) -> None:
+    """Remove the checkpoints before those that were just written."""
+    threads = {i.commit.thread_id: i.tid for i in items if i.commit.record.checkpoint is not None}
+    for thread_id, tid in threads.items():
+        pruning = Pruning(thread_id, all_rule, None)
+        while pruning.step(TxnEditable(txn, tid), read_marks(txn, tid))[1]:
+            pass

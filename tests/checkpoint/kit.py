@@ -71,30 +71,35 @@ def thread_row(thread_id="t", status="running", **changes):
     return ThreadRow(**(values | changes))
 
 
-def checkpoint(seq, *, writes=None, versions=None, parent=None, source="loop"):
-    return Checkpoint(
-        step=seq,
-        source=source,
-        branch="b",
-        parent=seq - 1 if parent is None else parent,
-        writes={"n": b"%d" % seq} if writes is None else writes,
-        versions=versions,
-        tasks=(TaskRow("a"),),
-        next_step=seq + 1,
-        joins={},
-        executed=seq,
-        run_id="run-1",
-    )
+def checkpoint(seq, *, writes=None, parent=None, **changes):
+    values = {
+        "step": seq,
+        "source": "loop",
+        "branch": "b",
+        "parent": seq - 1 if parent is None else parent,
+        "writes": {"n": b"%d" % seq} if writes is None else writes,
+        "versions": None,
+        "tasks": (TaskRow("a"),),
+        "next_step": seq + 1,
+        "joins": {},
+        "executed": seq,
+        "run_id": "run-1",
+    }
+    return Checkpoint(**(values | changes))
+
+
+_OF_CHECKPOINT = ("writes", "versions", "parent", "branch", "deltas", "run_id", "tasks")
 
 
 def step(thread_id, seq, *, epoch=1, clears=(), **changes):
     """A commit with a checkpoint; the first one brings the thread's row."""
-    extra = {key: changes.pop(key) for key in ("writes", "versions", "parent") if key in changes}
+    extra = {key: changes.pop(key) for key in _OF_CHECKPOINT if key in changes}
     if seq == 0:
         extra.setdefault("parent", -1)
         changes.setdefault("thread", thread_row(thread_id))
     at_us = changes.pop("at_us", seq)
-    record = Record(seq=seq, epoch=epoch, at_us=at_us, checkpoint=checkpoint(seq, **extra))
+    entries = changes.pop("entries", ())
+    record = Record(seq, epoch, at_us, checkpoint(seq, **extra), entries)
     return Commit(thread_id=thread_id, incarnation=1, record=record, clears=clears, **changes)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamweaver.errors import CorruptRecord, InvalidCall
+from beamweaver.errors import CorruptRecord, InvalidCall, StoreConflict
 from tests.checkpoint.kit import begun, entry, message, step, thread_row
 
 
@@ -63,11 +63,21 @@ class TestVersions:
 
         assert caught.value.key == "record/t/0"
 
-    def test_a_checkpoint_that_names_itself_as_parent_is_corrupt(self, store):
+    @pytest.mark.parametrize("parent", [1, 7, 2])
+    def test_a_checkpoint_follows_one_that_exists(self, store, parent):
         epoch = begun(store, "t")
-        store.commit(epoch, [step("t", 1, parent=1)])
-        with pytest.raises(CorruptRecord, match="names record 1"):
-            store.load("t")
+        [first, error] = store.commit(epoch, [entry("t", 1), step("t", 2, parent=parent)])
+
+        assert first is None
+        assert isinstance(error, StoreConflict)
+        assert error.parent == parent
+        assert store.load("t").next_seq == 2
+
+    def test_a_checkpoint_may_follow_one_of_its_own_group(self, store):
+        epoch = begun(store, "t")
+        group = [step("t", 1), step("t", 2), step("t", 3, parent=1)]
+
+        assert store.commit(epoch, group) == [None] * 3
 
 
 class TestRaw:

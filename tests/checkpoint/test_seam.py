@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from beamweaver.checkpoint._reads import read_image, read_threads
+from beamweaver.checkpoint._retention import delete
 from beamweaver.checkpoint.base import no_faults
-from beamweaver.checkpoint.store import RecordWriter, read_epoch
+from beamweaver.checkpoint._meta import read_epoch
+from beamweaver.checkpoint.store import RecordWriter
 from beamweaver.errors import OwnershipLost, StoreFull
 from tests.checkpoint.kit import codes, message, step
 
@@ -34,6 +36,9 @@ class DictTxn:
 
     def back(self, start, stop):
         yield from reversed(list(self.range(start, stop)))
+
+    def keys(self, start, stop):
+        yield from (key for key, _ in self.range(start, stop))
 
     def last(self, start, stop):
         return max((key for key in self.pairs if start <= key < stop), default=None)
@@ -114,5 +119,5 @@ def test_a_deleted_thread_leaves_no_key(kv, writer):
         no_faults,
     )
 
-    assert writer.delete_thread(1, "a") is True
+    assert delete(writer, 1, "a") is True
     assert kv.pairs == before
