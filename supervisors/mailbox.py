@@ -150,24 +150,18 @@ class Cell(Inbox):
         try:
             if self.fresh is not None:
                 self._begin(worker)
-            while self._refused(worker):
-                pass
+            while self.actor is not None:
+                try:
+                    self._serve(self.actor, worker)
+                except Refuse:
+                    continue  # a refusal of what nobody asked
+                break
         except _KilledInHandler:
             die(self, KILLED, stop=False)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises ends this actor only
             die(self, Crashed(error))
             return error
         return None
-
-    def _refused(self, worker: Worker) -> bool:
-        """Serve messages; return whether it stopped at the refusal of one that nobody asked."""
-        if self.actor is None:
-            return False
-        try:
-            self._serve(self.actor, worker)
-        except Refuse:
-            return True
-        return False
 
     def _begin(self, worker: Worker) -> None:
         assert self.fresh is not None

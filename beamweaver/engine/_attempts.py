@@ -120,6 +120,15 @@ class Attempts(Core):
             self._step_timer = ("step", self.state.seq)
             self._effects.append(SetTimer(self._step_timer, self._step_timeout))
 
+    def begin_planned(self) -> None:
+        """The same for a step that was just planned: all of its tasks are fresh."""
+        state = self.state
+        self.ready = deque(state.step.tasks)
+        self._view = state.values
+        if self._step_timeout is not None:
+            self._step_timer = ("step", state.seq)
+            self._effects.append(SetTimer(self._step_timer, self._step_timeout))
+
     def start_ready(self) -> None:
         """Start as many tasks as may run at once."""
         if not self.ready or (self._view is None and not self._find_view()):

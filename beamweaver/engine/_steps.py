@@ -66,7 +66,9 @@ class Steps(Attempts):
     def close(self) -> None:
         """All tasks ended, parked or were cut: the step is over, or the run stops."""
         stop, tasks = self.stop, self.state.step.tasks
-        if stop is not None and not (
+        if stop is None and len(tasks) == 1 and tasks[0].result is not None:
+            self._finish_step()
+        elif stop is not None and not (
             stop.status == "drained" and all(task.settled for task in tasks)
         ):
             self._commit_stop(stop)
@@ -149,9 +151,11 @@ class Steps(Attempts):
     def _commit_planned(self, checkpoint: Checkpoint, tasks: list[Task], executed: int) -> None:
         """The commit of a step, with what it means for the run."""
         state = self.state
-        limit = state.run.recursion_limit or self.graph.recursion_limit
+        assert state.row is not None, "a step is committed by a run"
+        run = state.row.run
+        limit = run.recursion_limit or self.graph.recursion_limit
         if not tasks:
-            ended = (state.run.number, state.checkpoint_seq)
+            ended = (run.number, state.checkpoint_seq)
             row = self.new_row("complete")
             self.commit(self._run_ended, checkpoint=checkpoint, row=row, ended=ended)
         elif executed >= limit:
@@ -212,7 +216,7 @@ class Steps(Attempts):
             step.number,
             state.joins,
             state.executed,
-            run_id or state.run.names[0],
+            run_id or state.row.run.names[0],  # type: ignore[union-attr] # only an admission has no row yet
         )
 
     def encoded(self, merged: Merged) -> dict[str, bytes]:
@@ -248,7 +252,7 @@ class Steps(Attempts):
 
     def _step_committed(self) -> None:
         self._tell_committed()
-        self.begin_step()
+        self.begin_planned()
 
     def _run_ended(self) -> None:
         self._tell_committed()

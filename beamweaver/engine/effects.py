@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from beamweaver.engine.ids import task_id
 
 if TYPE_CHECKING:
@@ -105,13 +107,10 @@ class Transition:
         self.timeout = timeout
 
 
-class StartAttempt:
+class StartAttempt(msgspec.Struct, eq=False):
     """Run a node; answer with `succeeded`, `failed`, `asked` or `lost`."""
 
-    __slots__ = ("attempt",)
-
-    def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
+    attempt: Attempt
 
 
 class CancelAttempt:
@@ -142,34 +141,25 @@ class CancelTransition:
         self.transition = transition
 
 
-class WriteCommit:
+class WriteCommit(msgspec.Struct, eq=False):
     """Make this durable; answer with `acknowledged`. Where that fails, the machine is of no use any more:
     the thread stands as the store has it.
     """
 
-    __slots__ = ("commit",)
-
-    def __init__(self, commit: Commit) -> None:
-        self.commit = commit
+    commit: Commit
 
 
-class SetTimer:
+class SetTimer(msgspec.Struct, eq=False):
     """Call `fired(key)` after `delay` seconds."""
 
-    __slots__ = ("delay", "key")
-
-    def __init__(self, key: tuple[Any, ...], delay: float) -> None:
-        self.key = key
-        self.delay = delay
+    key: tuple[Any, ...]
+    delay: float
 
 
-class DropTimer:
+class DropTimer(msgspec.Struct, eq=False):
     """The timer `key` is not needed any more."""
 
-    __slots__ = ("key",)
-
-    def __init__(self, key: tuple[Any, ...]) -> None:
-        self.key = key
+    key: tuple[Any, ...]
 
 
 class Admitted:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from beamweaver.errors import InvalidUpdate, ReducerFailed
 from beamweaver.graph.channels import MISSING
 from beamweaver.types import START
@@ -22,25 +24,19 @@ if TYPE_CHECKING:
 __all__ = ["Merged", "head_values", "merge", "with_initial"]
 
 
-class Merged:
+class Merged(msgspec.Struct, eq=False):
     """A merged state: all values, and the encoding of each that changed (None: not encoded yet)."""
 
-    __slots__ = ("changed", "values")
-
-    def __init__(self, values: dict[str, Any], changed: dict[str, bytes | None]) -> None:
-        self.values = values
-        self.changed = changed
+    values: dict[str, Any]
+    changed: dict[str, bytes | None]
 
 
-class _Item:
+class _Item(msgspec.Struct, eq=False):
     """A write with who made it; `node` is None for an amendment."""
 
-    __slots__ = ("node", "position", "write")
-
-    def __init__(self, write: Write, node: str | None, position: int) -> None:
-        self.write = write
-        self.node = node
-        self.position = position
+    write: Write
+    node: str | None
+    position: int
 
 
 def merge(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from beamweaver.checkpoint.records import FailureRow, RunRow, StatusName, ThreadRow
 from beamweaver.engine.ids import task_id
 from beamweaver.types import Failure
@@ -15,54 +17,35 @@ from beamweaver.types import Failure
 __all__ = ["Amendment", "OpenStep", "Planned", "Question", "Result", "RunState", "Task", "Write"]
 
 
-class Write:
+class Write(msgspec.Struct, eq=False):
     """One write of a task or amendment: the value, and its encoding."""
 
-    __slots__ = ("channel", "data", "overwrite", "value")
-
-    def __init__(self, channel: str, value: Any, data: bytes, overwrite: bool = False) -> None:
-        self.channel = channel
-        self.value = value
-        self.data = data
-        self.overwrite = overwrite
+    channel: str
+    value: Any
+    data: bytes
+    overwrite: bool = False
 
 
-class Planned:
+class Planned(msgspec.Struct, eq=False):
     """A Send: the node, the overlay that its task sees, and the overlay's encoding."""
 
-    __slots__ = ("data", "node", "timeout", "update")
-
-    def __init__(
-        self, node: str, update: dict[str, Any], data: dict[str, bytes], timeout: float | None
-    ) -> None:
-        self.node = node
-        self.update = update
-        self.data = data
-        self.timeout = timeout
+    node: str
+    update: dict[str, Any]
+    data: dict[str, bytes]
+    timeout: float | None
 
 
-class Result:
+class Result(msgspec.Struct, eq=False):
     """What a finished task gave. `era` counts the continuations of its step before it finished."""
 
-    __slots__ = ("era", "goto", "sends", "writes")
-
-    def __init__(
-        self,
-        writes: tuple[Write, ...],
-        goto: tuple[str, ...] | None = None,
-        sends: tuple[Planned, ...] = (),
-        era: int = 0,
-    ) -> None:
-        self.writes = writes
-        self.goto = goto
-        self.sends = sends
-        self.era = era
+    writes: tuple[Write, ...]
+    goto: tuple[str, ...] | None = None
+    sends: tuple[Planned, ...] = ()
+    era: int = 0
 
 
-class Amendment(Result):
+class Amendment(Result, eq=False):
     """A caller's update to an unfinished step; its `era` is the one that it begins."""
-
-    __slots__ = ()
 
 
 class Question:
@@ -80,53 +63,29 @@ class Question:
         self.answer: Any = None
 
 
-class Task:
-    """A task of the open step."""
+class Task(msgspec.Struct, eq=False):
+    """A task of the open step.
 
-    __slots__ = (
-        "_id",
-        "delay",
-        "due_us",
-        "failure",
-        "failures",
-        "first_us",
-        "index",
-        "node",
-        "position",
-        "questions",
-        "result",
-        "source",
-        "timeout",
-        "update",
-        "update_data",
-    )
+    Attributes:
+        failures: Counted failed attempts since the caller's last call.
+        due_us: When the next attempt is due, or 0.
+    """
 
-    def __init__(
-        self,
-        node: str,
-        source: str | None = None,
-        index: int = 0,
-        update: dict[str, Any] | None = None,
-        update_data: dict[str, bytes] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        self.node = node
-        self.source = source
-        self.index = index
-        self.update = update
-        self.update_data = update_data
-        self.timeout = timeout
-        self.position = 0
-        self.failures = 0
-        """Counted failed attempts since the caller's last call."""
-        self.first_us = 0
-        self.due_us = 0
-        """When the next attempt is due, or 0."""
-        self.delay = 0.0
-        self.result: Result | None = None
-        self.failure: Failure | None = None
-        self.questions: list[Question] | None = None
-        self._id: str | None = None
+    node: str
+    source: str | None = None
+    index: int = 0
+    update: dict[str, Any] | None = None
+    update_data: dict[str, bytes] | None = None
+    timeout: float | None = None
+    position: int = 0
+    failures: int = 0
+    first_us: int = 0
+    due_us: int = 0
+    delay: float = 0.0
+    result: Result | None = None
+    failure: Failure | None = None
+    questions: list[Question] | None = None
+    _id: str | None = None
 
     @property
     def path(self) -> str:

@@ -158,8 +158,12 @@ def _writes(graph: CompiledGraph, node: str | None, update: Mapping[Any, Any]) -
     for key, value in update.items():
         channel = channels.get(key)
         if channel is None:
-            channel = _undeclared(graph, node, key)
-        if type(value) in channel.exact:
+            _undeclared(graph, node, key)
+            if type(value) is Overwrite:
+                writes.append((key, value.value, True))
+            else:
+                writes.append((key, value, False))
+        elif type(value) in channel.exact:
             writes.append((key, value, False))
         elif type(value) is Overwrite:
             channel.check_value(value.value, node=node)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.engine.effects import Attempt
 from beamweaver.runtime.loop import LoopTask
 from beamweaver.runtime.node import NodeActor, RouterActor, Routing, run_async
 
 if TYPE_CHECKING:
-    from beamweaver.engine.effects import Attempt, Transition
+    from beamweaver.engine.effects import Transition
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
@@ -34,6 +35,8 @@ class Bodies:
         self._owner = owner
         self._thread_id = thread_id
         self._running: dict[Attempt | Transition, TaskActor | LoopTask] = {}
+        self._killed: dict[Attempt | Transition, TaskActor | LoopTask] = {}
+        """Bodies that were killed and have not ended."""
         self.context: Context | None = None
         """The context variables of the caller who stands behind the run; each body gets a copy."""
 
@@ -102,10 +105,38 @@ class Bodies:
         task = self._running.pop(token, None)
         if task is None:
             return False
+        self._killed[token] = task
         task.kill(KILL_GRACE)
         return True
+
+    def gone(self, token: Attempt | Transition) -> None:
+        """A killed body has ended, or was given up."""
+        self._killed.pop(token, None)
+
+    def adopt(self, before: Bodies) -> list[Attempt]:
+        """Kill what an earlier incarnation of the owner left running; from now on this owner hears of it.
+
+        Returns:
+            The attempts whose bodies have not ended: the next ones wait for that.
+        """
+        left = []
+        for token, task in (*before._running.items(), *before._killed.items()):
+            if _hand_over(task, self._owner):
+                self._killed[token] = task
+                if isinstance(token, Attempt):
+                    left.append(token)
+        return left
 
     def kill_all(self) -> None:
         """Kill every body."""
         for token in list(self._running):
             self.kill(token)
+
+
+def _hand_over(task: TaskActor | LoopTask, owner: Cell) -> bool:
+    """Kill a body for its new owner; whether it still has to end."""
+    if isinstance(task, LoopTask):
+        return task.hand_over(owner, KILL_GRACE)
+    task.owner = owner  # first, so that no end falls between
+    task.kill(KILL_GRACE)
+    return task.killed and not task._ended  # noqa: SLF001 - no other name for it

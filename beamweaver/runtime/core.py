@@ -22,7 +22,14 @@ from beamweaver.runtime.thread import ThreadActor
 from beamweaver.runtime.tree import children, start_tree
 from beamweaver.runtime.waiters import Waiting
 from beamweaver.types import Cancel
-from supervisors import ActorSystem, CallTimeout, PoolScheduler, RestartsExceeded, Shutdown
+from supervisors import (
+    SHUTDOWN,
+    ActorSystem,
+    CallTimeout,
+    PoolScheduler,
+    RestartsExceeded,
+    Shutdown,
+)
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -34,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Core"]
 
+_STOP_SECONDS = 10.0
+"""Seconds for the tree to stop: its writer may be in a sync."""
 _CUT_GRACE = 2.0
 """Seconds beyond a drain's deadline in which killed bodies end or are abandoned."""
 
@@ -216,9 +225,15 @@ class Core:
         if self._failure is not None:
             error = RuntimeStopped(f"the runtime failed: {self._failure.message}")
             error.__cause__ = self._failure
-        self.system.shutdown()
+        self._stop_tree()
+        self.system.shutdown(_CUT_GRACE)
         self.hub.waiters.stop(error)
         self.store.release()
+
+    def _stop_tree(self) -> None:
+        """End the actors; a body that hangs has had its grace then, and its worker is left to it."""
+        if self._root is not None:
+            _within(self._root.stop(block=False, reason=SHUTDOWN), _STOP_SECONDS)
 
     @property
     def closed(self) -> bool:

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 from beamweaver.errors import UnknownGraph
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.loop import LoopWorker
 from beamweaver.runtime.log import logger
+from beamweaver.runtime.loop import LoopWorker
 from beamweaver.runtime.messages import RECOVER, RETIRE, WAKE
 from beamweaver.runtime.waiters import Waiters
 from supervisors import ChildSpec
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from beamweaver.events import Event
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
+    from beamweaver.runtime.bodies import Bodies
     from supervisors import Actor, ActorSystem, Future
     from supervisors.mailbox import Cell
 
@@ -79,6 +80,8 @@ class Hub:
         self.user_loop: asyncio.AbstractEventLoop | None = None
         """The loop of `async with Runtime`, where there is one."""
         self.actors: dict[str, Cell] = {}
+        self.bodies: dict[str, Bodies] = {}
+        """What the last incarnation of each thread's actor has running; it outlives that actor."""
         self.quarantined: dict[str, str] = {}
         self.draining = False
         self.fault: Callable[[str, str], None] | None = None
@@ -247,12 +250,14 @@ class Hub:
             if self.waiters.has(thread_id):
                 return False
             del self.actors[thread_id]
+            self.bodies.pop(thread_id, None)
             return True
 
     def gone(self, thread_id: str) -> None:
         """The thread has no actor and none is on its way."""
         with self._lock:
             self.actors.pop(thread_id, None)
+            self.bodies.pop(thread_id, None)
             self._starting.discard(thread_id)
 
     def forget_threads(self) -> None:

@@ -79,8 +79,10 @@ class LoopTask:
             self._tell_ended(abandoned=False)
         elif task.cancelled():
             # Nobody of ours cancelled it: its code did, or the loop ends under it.
+            self._ended.clear()
             self._owner.put(TaskFailed(self._token, asyncio.CancelledError()))
         else:
+            self._ended.clear()
             error = task.exception()
             if error is not None:
                 self._owner.put(TaskFailed(self._token, error))
@@ -115,6 +117,12 @@ class LoopTask:
             worker.post(self._cancel)
         self._hub.system.scheduler.timers.add(grace, _Abandon(self), None)
         return True
+
+    def hand_over(self, owner: Cell, grace: float) -> bool:
+        """Kill it for a new owner, who hears of its end; False if it has ended."""
+        self._owner = owner
+        self.kill(grace)
+        return bool(self._ended)
 
     def _cancel(self, _loop: asyncio.AbstractEventLoop) -> None:
         if self._task is not None:

@@ -63,7 +63,8 @@ class NodeActor(TaskActor):
         _current.set(context)  # a task has context variables of its own
         try:
             returned = call_node(attempt.node, attempt.view, context)
-            return _judged(self._graph, self._codec, attempt, returned)
+            answer = normalize(self._graph, attempt.node, returned)
+            return to_result(self._codec, answer, attempt.node.name)
         except Asks as asks:
             return asks.question
         except Killed:

@@ -83,6 +83,11 @@ class ThreadActor(Actor):
 
     def on_start(self) -> None:
         """Claim the thread; what older incarnations wrote is in the store when the claim stands."""
+        before = self._hub.bodies.get(self.thread_id)
+        self._hub.bodies[self.thread_id] = self._bodies
+        if before is not None:
+            for attempt in self._bodies.adopt(before):
+                self._ending[attempt.step, attempt.position] = attempt
         self._hub.enter(self.thread_id, self.cell)
         assert self._hub.writer is not None, "the writer starts before the threads"
         self._hub.writer.put_inline(msg.Claim(self.thread_id, self._incarnation, self.cell))
@@ -106,7 +111,7 @@ class ThreadActor(Actor):
             self._feed(lambda machine: machine.fired(message.key))
         else:
             self._rarely(message)
-        if self._fed and self.cell.empty():
+        if self._fed and not self.cell.q:
             self._advance()
 
     def on_signal(self, signal: Any) -> None:
@@ -272,6 +277,7 @@ class ThreadActor(Actor):
     def _body_ended(self, token: Any, *, abandoned: bool) -> None:
         key = (token.step, token.position) if isinstance(token, fx.Attempt) else (-1, -1)
         self._ending.pop(key, None)
+        self._bodies.gone(token)
         if abandoned:
             self._reload = True
         if self._hub.listeners and isinstance(token, fx.Attempt):
@@ -335,7 +341,7 @@ class ThreadActor(Actor):
         effects: list[Effect] = machine.advance()
         for effect in effects:
             handlers[type(effect)](effect)
-        if machine.idle:
+        if not machine.active and machine.idle:
             self._rest(machine)
 
     def _read_again(self, machine: Machine) -> None:

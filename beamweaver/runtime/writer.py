@@ -59,7 +59,7 @@ class CheckpointWriter(Actor):
         else:
             self._write()
             self._other(message)
-        if self._group and (self.cell.empty() or self._full()):
+        if self._group and (not self.cell.q or self._full()):
             self._write()
 
     def _other(self, message: Any) -> None:
