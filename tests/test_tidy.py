@@ -18,7 +18,7 @@ TEST_LINES = 600
 FUNCTION_LINES = 70
 
 MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/\w")
-UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
 ISSUES = re.compile(r"\b(?:issue|ticket|GH-?)\s?#?\d{2,}|(?<![\w&])#\d{2,}\b", re.IGNORECASE)
 SLEEPS = re.compile(r"(?<![\w.])(?:time\.)?sleep\((?!0\))")
 GIVES = re.compile(r"^__all__|\A\s*(?:\"\"\"[^\"]*\"\"\"\s*)?\Z", re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -196,6 +197,85 @@ def test_told_runs_go_on_by_themselves_after_their_supervisor_is_killed(store, n
         gate.open()
         for i in range(5):
             eventually(lambda i=i: runtime.get_state(f"t{i}").status == "complete")
+
+
+class TestABodyThatOutlivesItsThreadActor:
+    """The next attempt begins when it has ended or was given up (semantics 18)."""
+
+    @pytest.mark.parametrize("part_name", ["actor", "threads", "writer"])
+    def test_the_next_attempt_waits_for_it(self, store, part_name):
+        order = []
+        gate = Gate({"log": ["a"]}, hard=True)
+
+        def node(state):
+            order.append("begin")
+            try:
+                return gate(state)
+            finally:
+                order.append("end")
+
+        with Runtime(store, graphs=[line("g", a=node).compile()]) as runtime:
+            events = Events(runtime)
+            waiting = Caller(runtime.thread("t").ask, Invoke({"n": 1}))
+            gate.wait()
+            if part_name == "actor":
+                hub = runtime._core.hub
+                hub.system.exit(hub.actors["t"], KILLED)
+            else:
+                kill(runtime, part_name)
+            events.wait(TaskStarted, count=2)
+            gate.open()
+            assert waiting.join().state["log"] == ["a"]
+        assert order == ["begin", "end", "begin", "end"]
+
+    def test_an_async_one_is_waited_for_too(self, store):
+        order = []
+        gate = Gate()
+
+        async def node(_state):
+            order.append("begin")
+            gate.came.set()
+            while not gate.opened.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.001)
+            order.append("end")
+            return {"log": ["a"]}
+
+        with Runtime(store, graphs=[line("g", a=node).compile()]) as runtime:
+            events = Events(runtime)
+            waiting = Caller(runtime.thread("t").ask, Invoke({"n": 1}))
+            gate.wait()
+            hub = runtime._core.hub
+            hub.system.exit(hub.actors["t"], KILLED)
+            events.wait(TaskStarted, count=2)
+            gate.open()
+            assert waiting.join().state["log"] == ["a"]
+        assert order == ["begin", "end", "begin", "end"]
+
+    @pytest.mark.slow
+    def test_one_that_never_ends_is_given_up(self, store):
+        gate = Gate({"log": ["late"]}, hard=True)
+
+        def node(state):
+            if not gate.came.is_set():
+                return gate(state)
+            return {"log": ["second"]}
+
+        with Runtime(store, graphs=[line("g", a=node).compile()]) as runtime:
+            waiting = Caller(runtime.thread("t").ask, Invoke({"n": 1}))
+            gate.wait()
+            hub = runtime._core.hub
+            hub.system.exit(hub.actors["t"], KILLED)
+            assert waiting.join().state["log"] == ["second"]
+            gate.open()
+            eventually(lambda: runtime.statistics().abandoned == 0)
+
+    def test_nothing_of_it_stays_in_memory(self, memory):
+        app = line("g", a=wrote("a")).compile()
+        with app:
+            for n in range(5):
+                app.invoke({"n": n})
+            eventually(lambda: app._core.hub.bodies == {})
 
 
 class TestANodeActor:

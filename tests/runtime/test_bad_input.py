@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import pytest
 
@@ -116,13 +116,13 @@ class TestStores:
         (tmp_path / "data" / "readme").write_text("mine")
         with pytest.raises(NotAStore):
             self.start(tmp_path / "data")
-        assert os.listdir(tmp_path / "data") == ["readme"]
+        assert [path.name for path in (tmp_path / "data").iterdir()] == ["readme"]
 
     def test_a_folder_without_a_parent_is_unavailable(self, tmp_path):
         with pytest.raises(StoreUnavailable, match="missing"):
             self.start(tmp_path / "missing" / "state.lmdb")
 
-    @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs a folder that nobody can write")
+    @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder that nobody can write")
     def test_a_path_that_cannot_be_written_is_unavailable(self):
         with pytest.raises(StoreUnavailable, match="/proc"):
             self.start("/proc/state.lmdb")

@@ -289,6 +289,18 @@ class TestClose:
         with Runtime(place.open(), graphs=[app]) as runtime:
             assert runtime.thread("t").ask(Continue()).state["log"] == ["a"]
 
+    @pytest.mark.slow
+    def test_a_body_that_hangs_does_not_hold_it_peers_41(self, place):
+        gate = Gate(hard=True)
+        app = line("g", a=gate).compile()
+        runtime = Runtime(place.open(), graphs=[app]).start()
+        runtime.thread("t").tell(Invoke({"n": 1}))
+        gate.wait()
+        closing = Caller(runtime.close)
+        eventually(lambda: closing.done, timeout=8)
+        gate.open()
+        closing.join()
+
     def test_it_counts_no_death(self, place):
         gate = Gate({"log": ["a"]})
         app = line("g", a=gate).compile()
@@ -322,7 +334,7 @@ class TestACallerGoesAway:
         with app:
             assert app.invoke({"n": 1}, thread_id="t").state["log"] == ["a"]
 
-    def test_a_timed_out_node_that_waits_for_a_thread_waits_no_more(self, memory):
+    def test_a_node_that_was_cut_waits_for_no_thread_any_more(self, memory):
         """The thread that it called may call it afterwards."""
         gate = Gate()
         held = []
@@ -335,11 +347,13 @@ class TestACallerGoesAway:
                 held[0].invoke({"note": "third"}, thread_id="first", on_unfinished="restart")
             return {"log": [state["note"]]}
 
-        held.append(line("g", a=(node, {"timeout": 0.3})).compile(checkpointer=memory))
+        held.append(line("g", a=node).compile(checkpointer=memory))
         with held[0] as app:
-            failed = app.invoke({"note": "first"}, thread_id="first", raises=False)
-            assert failed.error.code == "node_timeout"
+            failed = app.invoke({"note": "first"}, thread_id="first", run_timeout=0.2, raises=False)
+            assert failed.error.code == "run_timeout"
             gate.open()
+            assert app.invoke(None, thread_id="second").state["log"] == ["second"]
+            assert app.get_state("first").values["log"] == ["third"]
 
 
 def test_a_question_that_is_open_is_not_cancelled_away(store):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,7 +25,7 @@ sys.exit(0 if cost < 0.25 else f"{cost:.3f} s")
 
 @pytest.mark.slow
 def test_an_import_costs_less_than_a_quarter_second_and_prints_nothing():
-    folder = os.path.dirname(os.path.dirname(beamweaver.__file__))
+    folder = Path(beamweaver.__file__).parents[1]
     command = [sys.executable, "-W", "error", "-c", CHILD]
     for _ in range(4):  # the first may compile, and others may keep the machine busy
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
