@@ -382,6 +382,8 @@ class Driver:
         deadline = float("inf") if seconds is None else self.now + seconds
         while until is None or not until():
             self.advance()
+            if until is not None and until():
+                break
             if self.actions:
                 self.step()
             elif not self._move_time(deadline):
@@ -574,7 +576,9 @@ class Driver:
         for name in ("branch", "parent_seq", "since_full", "entry_seqs"):
             assert getattr(mine, name) == getattr(stored, name), name
         assert (mine.step.number, mine.step.era) == (stored.step.number, stored.step.era)
-        assert [_plain(a) for a in mine.step.amendments] == [_plain(a) for a in stored.step.amendments]
+        assert [_plain(a) for a in mine.step.amendments] == [
+            _plain(a) for a in stored.step.amendments
+        ]
         assert (mine.step.failure is None) == (stored.step.failure is None)
         moved = {x if isinstance(x, int) else getattr(x, "position", -1) for x in self._moved()}
         for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):

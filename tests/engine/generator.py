@@ -138,7 +138,10 @@ def _body(node: Node) -> Any:
         if node.silent:
             return Command(goto=node.goto) if node.goto else None
         seen = len(state.get("log", ()))
-        update = {"log": [f"{node.name}@{seen}{answer}{state.get('last', '')}"], "sums": {node.name: seen}}
+        update = {
+            "log": [f"{node.name}@{seen}{answer}{state.get('last', '')}"],
+            "sums": {node.name: seen},
+        }
         if node.loops:
             update["rounds"] = 1
         sends = [Send("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]

@@ -64,7 +64,9 @@ def sees(key, name="see"):
     return node
 
 
-def graph(edges="", *, schema=State, name="g", options=None, joins=(), routers=(), build=None, **nodes):
+def graph(
+    edges="", *, schema=State, name="g", options=None, joins=(), routers=(), build=None, **nodes
+):
     """A graph of these nodes; those that are None write their name.
 
     Args:

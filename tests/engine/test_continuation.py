@@ -53,9 +53,7 @@ class TestFinishedSiblings:
     @pytest.mark.parametrize("returned", [None, {}, goto("x1")])
     def test_a_finished_sibling_without_an_update_does_not_run_again(self, returned):
         """reference AP."""
-        driver = Driver(
-            graph("^>ok ^>bad", ok=lambda _s: returned, bad=fails_once(), x1=None)
-        )
+        driver = Driver(graph("^>ok ^>bad", ok=lambda _s: returned, bad=fails_once(), x1=None))
         driver.fails({})
         driver.go_on()
         assert driver.runs("ok") == 1

@@ -44,7 +44,9 @@ class TestJoins:
             "^>a ^>b",
             a=wrote("a", x=1),
             b=None,
-            c=lambda s: Command(update={"log": ["c"]}, goto=["a", "b"] if len(s["log"]) < 5 else []),
+            c=lambda s: Command(
+                update={"log": ["c"]}, goto=["a", "b"] if len(s["log"]) < 5 else []
+            ),
             joins=[("a b", "c")],
         )
         assert Driver(one).invoke({}).state["log"] == ["a", "b", "c", "a", "b", "c"]
@@ -61,9 +63,7 @@ class TestJoins:
         assert Driver(one).invoke({}).state["log"] == ["a", "a", "a", "b", "c"]
 
     def test_a_source_that_ends_with_a_goto_has_not_arrived(self):
-        one = graph(
-            "^>a ^>b", a=lambda _s: goto(log=["a"]), b=None, c=None, joins=[("a b", "c")]
-        )
+        one = graph("^>a ^>b", a=lambda _s: goto(log=["a"]), b=None, c=None, joins=[("a b", "c")])
         outcome = Driver(one).invoke({})
         assert outcome.state["log"] == ["a", "b"]
 
@@ -102,7 +102,11 @@ class TestJoins:
 
     def test_tasks_of_sends_arrive_too(self):
         one = graph(
-            "^>a", a=lambda _s: [Send("b", {}), {"log": ["a"]}], b=None, c=None, joins=[("a b", "c")]
+            "^>a",
+            a=lambda _s: [Send("b", {}), {"log": ["a"]}],
+            b=None,
+            c=None,
+            joins=[("a b", "c")],
         )
         assert Driver(one).invoke({}).state["log"] == ["a", "b", "c"]
 
@@ -249,7 +253,10 @@ class TestSends:
 
     def test_a_task_that_was_sent_may_send(self):
         def worker(state):
-            return [{"log": [state["x"]]}, *([Send("w", {"x": state["x"] - 1})] if state["x"] else [])]
+            return [
+                {"log": [state["x"]]},
+                *([Send("w", {"x": state["x"] - 1})] if state["x"] else []),
+            ]
 
         one = graph("^>a", a=lambda _s: Send("w", {"x": 3}), w=worker)
         driver = Driver(one)
@@ -270,9 +277,7 @@ class TestCommands:
         assert Driver(one).invoke({}).state["log"] == ["a", "b", "d", "x1"]
 
     def test_a_goto_replaces_the_routers_of_its_node(self):
-        one = graph(
-            "^>a", a=lambda _s: goto("b"), b=None, c=None, routers=[("a", lambda _s: "c")]
-        )
+        one = graph("^>a", a=lambda _s: goto("b"), b=None, c=None, routers=[("a", lambda _s: "c")])
         assert Driver(one).invoke({}).state["log"] == ["b"]
 
     def test_a_goto_to_the_end_goes_nowhere(self):
