@@ -352,6 +352,19 @@ class TestBackoff:
 
         assert reason.done()
 
+    def test_a_short_life_does_not_reset_the_delay(self, simulated: World):
+        log: list[object] = []
+        backoff = Backoff(1.0, 2, cap=10, stable_after=5)
+        supervisor = tree(simulated, "a", log, intensity=9, period=1000, backoff=backoff)
+        end(simulated, "a", Crashed(Boom()))
+        simulated.advance(1.1)
+        end(simulated, "a", Crashed(Boom()))
+        simulated.advance(1.1)
+        assert states(supervisor) == {"a": "restarting"}
+        simulated.advance(1.0)
+
+        assert len(starts(log)) == 3
+
     def test_terminating_during_the_delay_cancels_the_restart(self, simulated: World):
         """Supervision C54, anarlog 6870."""
         log: list[object] = []

@@ -515,6 +515,19 @@ class TestSignificant:
             assert ended.get() == SHUTDOWN
             assert stops(log)[-1] == "b"
 
+    @pytest.mark.parametrize("auto_shutdown", ["any_significant", "all_significant"])
+    def test_the_end_of_another_child_ends_nothing(self, world: World, auto_shutdown):
+        specs = [
+            ChildSpec("s", Puppet, restart="transient", significant=True),
+            ChildSpec("a", Puppet, restart="transient", name="a"),
+            ChildSpec("b", Puppet, restart="temporary", name="b"),
+        ]
+        supervisor = world.system.start(Supervisor, specs, auto_shutdown=auto_shutdown)
+        end(world, "a", NORMAL)
+        end(world, "b", NORMAL)
+
+        assert states(supervisor) == {"s": "running", "a": "undefined"}
+
     def test_terminating_a_significant_child_ends_nothing(self, world: World):
         """Supervision C101."""
         spec = ChildSpec("a", Puppet, restart="temporary", significant=True)
