@@ -106,7 +106,7 @@ def tail(prefix: bytes) -> bytes:
 
 def seal(key: bytes, payload: bytes) -> bytes:
     """A payload with its checksum and format, ready to be stored under `key`."""
-    return _HEADER.pack(crc32(payload, crc32(_PLAIN_BYTE, crc32(key))), _PLAIN) + payload
+    return _HEADER.pack(crc32(payload, crc32(key + _PLAIN_BYTE)), _PLAIN) + payload
 
 
 def read_number(key: bytes) -> int:
@@ -130,7 +130,7 @@ def unseal(key: bytes, value: bytes) -> bytes:
         raise corrupt(key, "it is cut short")
     checksum, format_ = _HEADER.unpack_from(value)
     payload = value[_HEADER.size :]
-    if crc32(payload, crc32(value[4:5], crc32(key))) != checksum:
+    if crc32(payload, crc32(key + value[4:5])) != checksum:
         raise corrupt(key, "its checksum fails")
     if format_ != _PLAIN:
         raise corrupt(key, f"its format {format_} is unknown")

@@ -155,11 +155,12 @@ class LmdbKv:
 class LmdbTxn:
     """A transaction of LMDB."""
 
-    __slots__ = ("_kv", "_txn", "get")
+    __slots__ = ("_kv", "_open", "_txn", "get")
 
     def __init__(self, kv: LmdbKv, txn: lmdb.Transaction[bytes]) -> None:
         self._kv = kv
         self._txn = txn
+        self._open = True
         # LMDB's own method: there is nothing to say in other words, and it is the hottest read.
         self.get: Callable[[bytes], bytes | None] = txn.get
 
@@ -221,6 +222,7 @@ class LmdbTxn:
 
     def commit(self) -> None:
         """Make it durable in the engine's class, and end."""
+        self._open = False
         try:
             self._txn.commit()
         except lmdb.Error as error:
@@ -231,5 +233,7 @@ class LmdbTxn:
 
     def abort(self) -> None:
         """End without a trace. After the end it does nothing."""
-        with contextlib.suppress(lmdb.Error):
-            self._txn.abort()
+        if self._open:
+            self._open = False
+            with contextlib.suppress(lmdb.Error):
+                self._txn.abort()

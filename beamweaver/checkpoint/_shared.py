@@ -60,7 +60,8 @@ class Shared:
         self._since = 0.0
         self._calls = 0
         self._closed = False
-        self._idle = threading.Condition(threading.Lock())
+        self._mu = threading.Lock()
+        self._idle = threading.Condition(self._mu)
 
     def read(self, call: Callable[[Txn], T], empty: T) -> T:
         """Answer a read from one snapshot, or with `empty` if the store holds nothing yet."""
@@ -104,16 +105,16 @@ class Shared:
         Raises:
             StoreUnavailable: It was closed meanwhile.
         """
-        with self._idle:
+        with self._mu:
             if self._closed:
                 raise unavailable(self.path, "it was closed during the call", "Call again")
             self._calls += 1
 
     def leave(self) -> None:
         """End a call."""
-        with self._idle:
+        with self._mu:
             self._calls -= 1
-            if not self._calls:
+            if self._closed and not self._calls:
                 self._idle.notify_all()
 
     def acquire(self, holder: object, now: float) -> int:

@@ -24,7 +24,7 @@ from beamweaver.checkpoint._refusals import (
 )
 from beamweaver.checkpoint._retention import copied_row, doomed_runs
 from beamweaver.checkpoint._stream import WHOLE, checkpoint_of, find_head, moved
-from beamweaver.checkpoint.base import Checkpointer
+from beamweaver.checkpoint.base import Checkpointer, no_faults
 from beamweaver.checkpoint.records import (
     Commit,
     HeadRow,
@@ -223,7 +223,7 @@ class MemoryCheckpointer(Checkpointer):
                 if len(commits) == 1:
                     return [error]
                 return [self.commit(epoch, [commit])[0] for commit in commits]
-            if None in results:
+            if None in results and self.faults is not no_faults:
                 self.faults("sync.after")
             return results
 
@@ -241,10 +241,10 @@ class MemoryCheckpointer(Checkpointer):
                 continue
             results.append(None)
             accepted.append((commit, *encoded))
-        for _ in accepted:
-            faults("put.before")
-            faults("put.after")
-        if accepted:
+        if faults is not no_faults and accepted:
+            for _ in accepted:
+                faults("put.before")
+                faults("put.after")
             faults("sync.before")
         for commit, record, row in accepted:
             self._keep(commit, record, row)

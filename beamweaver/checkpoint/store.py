@@ -45,6 +45,7 @@ from beamweaver.checkpoint._refusals import (
     unencodable,
 )
 from beamweaver.checkpoint._stream import checkpoint_of
+from beamweaver.checkpoint.base import no_faults
 from beamweaver.checkpoint.records import (
     Commit,
     StatusName,
@@ -266,14 +267,18 @@ class RecordWriter:
                     written.append(item)
             if self._max_bytes is not None:
                 self._check_room(txn, written)
+            loud = faults is not no_faults
             for item in written:
-                faults("put.before")
+                if loud:
+                    faults("put.before")
                 self._write(txn, item)
-                faults("put.after")
+                if loud:
+                    faults("put.after")
             if self._shallow:
                 _keep_heads(txn, written)
             if written:
-                faults("sync.before")
+                if loud:
+                    faults("sync.before")
                 txn.commit()
         except BaseException:  # whatever ends it, what the heads say is not in the store
             for item in written:

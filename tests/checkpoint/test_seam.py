@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from beamweaver.checkpoint._meta import read_epoch
 from beamweaver.checkpoint._reads import read_image, read_threads
 from beamweaver.checkpoint._retention import delete
 from beamweaver.checkpoint.base import no_faults
-from beamweaver.checkpoint._meta import read_epoch
 from beamweaver.checkpoint.store import RecordWriter
 from beamweaver.errors import OwnershipLost, StoreFull
 from tests.checkpoint.kit import codes, message, step
