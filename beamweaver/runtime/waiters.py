@@ -12,6 +12,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import RuntimeStopped
+from supervisors.scheduler import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.types import Outcome
     from supervisors import Future
+    from supervisors.kill import Job
 
 __all__ = ["Answer", "Waiters", "Waiting"]
 
@@ -65,8 +67,8 @@ class Waiters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._threads: dict[str, dict[str, Waiting]] = {}
-        self._nodes: dict[str, dict[str, str]] = {}
-        """By thread, what its nodes wait for: call id -> thread."""
+        self._nodes: dict[str, dict[str, tuple[str, Job | None]]] = {}
+        """By thread, what its nodes wait for: call id -> thread, and the body that waits."""
         self._stopped: Exception | None = None
         self._answered = 0
 
@@ -85,17 +87,20 @@ class Waiters:
             if waiting.by is not None:
                 if self._waits_for(thread_id, waiting.by):
                     return False
-                self._nodes.setdefault(waiting.by, {})[waiting.call.id] = thread_id
+                body = here.worker.job if here.worker is not None else None
+                self._nodes.setdefault(waiting.by, {})[waiting.call.id] = (thread_id, body)
             self._threads.setdefault(thread_id, {})[waiting.call.id] = waiting
             return True
 
     def _waits_for(self, thread_id: str, goal: str) -> bool:
         seen, stack = {thread_id}, [thread_id]
         while stack:
-            here = stack.pop()
-            if here == goal:
+            waits = stack.pop()
+            if waits == goal:
                 return True
-            new = set(self._nodes.get(here, {}).values()) - seen
+            for_ = self._nodes.get(waits, {}).values()
+            # A body that was killed waits for nobody any more, even while it unwinds.
+            new = {other for other, body in for_ if body is None or not body.killed} - seen
             seen |= new
             stack.extend(new)
         return False
