@@ -96,18 +96,22 @@ class Cell(Inbox):
         if not self.run_inline() and self.busy.acquire(False):
             self.scheduler.submit(self, here.worker)
 
-    def run_inline(self) -> bool:
-        """Run a slice of this actor at once on the calling worker, if nothing else could run.
+    def run_inline(self, *messages: object) -> bool:
+        """Send `messages` and run a slice at once on the calling worker, if nothing else could run.
 
-        Only if its run flag is free and nothing else waits for a worker. The calling
-        actor's context and handler are suspended meanwhile; a kill of it waits.
+        Only if the actor is idle, or is itself all that waits for a worker. The calling
+        actor's context and handler are suspended meanwhile; a kill of it waits. Otherwise the
+        messages are sent as by `put`.
 
         Returns:
             whether a slice ran
         """
         worker = here.worker
-        if worker is None or not self.scheduler.quiet(worker) or not self.busy.acquire(False):
+        if worker is None or not self._seize(worker):
+            for message in messages:
+                self.put(message)
             return False
+        self.q.extend(messages)
         job = worker.job
         if job is not None:
             job.cover()
@@ -121,6 +125,11 @@ class Cell(Inbox):
                 worker.job = job
                 job.uncover()
         return True
+
+    def _seize(self, worker: Worker) -> bool:
+        if self.scheduler.quiet(worker):
+            return self.busy.acquire(False)
+        return self.scheduler.take_back(self, worker)
 
     def turn(self, worker: Worker) -> None:
         """Run a slice: as many messages as the worker's quantum allows."""

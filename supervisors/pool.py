@@ -156,6 +156,26 @@ class PoolScheduler:
         """Tell whether nothing waits for a worker."""
         return not (self.hi or self.lo or self.idle or (type(worker) is PoolWorker and worker.slot))
 
+    def take_back(self, item: Runnable, worker: Worker, /) -> bool:
+        """Make `item` not runnable again if it is all that waits; the caller then runs it."""
+        if self.hi or self.lo or not isinstance(worker, PoolWorker):
+            return False
+        try:
+            if worker.slot:
+                if self.idle or worker.slot[0] is not item:
+                    return False
+                taken = worker.slot.pop()
+            elif len(self.idle) == 1 and self.idle[0] is item:
+                taken = self.idle.popleft()
+            else:
+                return False
+        except IndexError:
+            return False
+        if taken is item:
+            return True
+        self._enqueue(taken)  # others changed the queues between the look and the grasp
+        return False
+
     def runnable(self) -> int:
         """Return how many wait in the queues."""
         return len(self.hi) + len(self.lo) + len(self.idle)

@@ -139,6 +139,10 @@ class Scheduler(Protocol):
         """Tell whether nothing waits for a worker."""
         ...
 
+    def take_back(self, item: Runnable, worker: Worker, /) -> bool:
+        """Make `item` not runnable again if it is all that waits; the caller then runs it."""
+        ...
+
     def wait(self, waitable: Waitable, timeout: float | None, /) -> bool:
         """Wait up to `timeout` seconds; return whether it is over. Others run meanwhile."""
         ...

@@ -144,6 +144,11 @@ class ThreadScheduler:
         with self._mu:
             return not any(host.busy for host in self._hosts.values() if host is not worker)
 
+    def take_back(self, item: Runnable, worker: Worker, /) -> bool:
+        """Refuse: each actor runs on its own thread."""
+        del item, worker
+        return False
+
     def wait(self, waitable: Waitable, timeout: float | None, /) -> bool:
         """Wait on the calling thread; nobody else needs it."""
         worker = here.worker

@@ -102,6 +102,15 @@ class DeterministicScheduler:
         del worker
         return not self._runnable and not self._idle and self._random.random() < 0.75
 
+    def take_back(self, item: Runnable, worker: Worker, /) -> bool:
+        """Make `item` not runnable again if it is all that waits; now and then refuse."""
+        del worker
+        waiting = self._idle or self._runnable
+        if self.runnable != 1 or waiting[0] is not item or self._random.random() < 0.25:
+            return False
+        waiting.clear()
+        return True
+
     @property
     def runnable(self) -> int:
         """How many actors and tasks wait for their turn."""

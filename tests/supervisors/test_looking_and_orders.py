@@ -219,7 +219,7 @@ class TestEvents:
         assert "hook_failed" in caplog.text
 
     def test_without_a_hook_a_crash_is_logged_with_its_error(self, caplog):
-        """Pykka 187: an end that is not quiet is never silent."""
+        """Pykka: an end that is not quiet is never silent."""
         with ActorSystem() as system:
             ref = system.start(Puppet, "name-of-it")
             with pytest.raises(Exception, match="ended before"):

@@ -167,7 +167,7 @@ class TestMonitors:
         assert signals == [Down("token", NO_PROC)]
 
     def test_a_cancelled_monitor_has_no_down_even_if_it_was_queued(self, world: World):
-        """Supervision C118, akka-core 1335."""
+        """Supervision C118, akka-core."""
         peer = world.system.start(Puppet)
         ref, signals = trapping(world)
 
@@ -181,7 +181,7 @@ class TestMonitors:
         assert signals == []
 
     def test_a_child_that_dies_at_once_is_seen_with_its_true_reason(self, world: World):
-        """Supervision C119, elle 1210."""
+        """Supervision C119, elle."""
         ref, _, signals = world.recorder()
         for number in range(20):
             world.system.spawn(Puppet, fail=crash, monitor=(ref.cell, number))
@@ -209,7 +209,7 @@ class TestMonitors:
 
 class TestCalls:
     def test_a_call_that_times_out_leaves_the_server_alive(self, pool: World):
-        """Supervision C122, elle 1249."""
+        """Supervision C122, elle."""
         gate = threading.Event()
         ref = pool.system.start(Puppet)
         with pytest.raises(CallTimeout):
@@ -238,7 +238,7 @@ class TestCalls:
         assert isinstance(caught.value.__cause__, CallingSelf)
 
     def test_stopping_itself_and_waiting_is_an_error_in_on_start_too(self, world: World):
-        """Supervision C124, pykka 76."""
+        """Supervision C124, pykka."""
         with pytest.raises(Exception, match="cannot wait for its own end"):
             world.system.start(Puppet, fail=lambda actor: actor.ref.stop())
 
@@ -352,7 +352,7 @@ class TestNames:
         assert caught.value.ref == ref
 
     def test_a_failed_start_leaves_its_name_free(self, world: World):
-        """Supervision C17, ractor 240."""
+        """Supervision C17, ractor."""
         for _ in range(3):
             with pytest.raises(Exception, match="failed to start"):
                 world.system.start(Puppet, name="n", fail=crash)
@@ -361,7 +361,7 @@ class TestNames:
         assert world.system.whereis("n") is not None
 
     def test_a_name_is_free_for_whoever_hears_of_the_end(self, world: World):
-        """Supervision C141, akka.net 1290."""
+        """Supervision C141, akka.net."""
         clashes: list[object] = []
 
         class Successor(Puppet):
@@ -384,7 +384,7 @@ class TestNames:
         assert world.kinds().count("actor_crashed") == 100
 
     def test_a_message_to_a_name_whose_actor_starts_is_handled_after_the_start(self, world: World):
-        """Hollywood 160."""
+        """Hollywood."""
         log: list[object] = []
         cell = world.system.make(Puppet, ("a", log), {}, name="n")
         world.system.whereis("n").tell(lambda _: log.append("handled"))

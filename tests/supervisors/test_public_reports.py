@@ -35,7 +35,7 @@ from tests.supervisors.world import Boom, Puppet, World, crash, starts, stops
 
 
 def test_a_slow_end_does_not_hide_restarts_from_the_budget(simulated: World):
-    """Otp 1287: each restart is counted when it is decided, however long the group's end takes."""
+    """Otp: each restart is counted when it is decided, however long the group's end takes."""
     slow = {"stopping": lambda actor: _nap(actor, 2.0)}
     specs = [
         ChildSpec("slow", Puppet, (), slow, shutdown=10.0),
@@ -54,7 +54,7 @@ def test_a_slow_end_does_not_hide_restarts_from_the_budget(simulated: World):
 
 
 def test_the_arguments_of_a_temporary_child_do_not_outlive_it(world: World):
-    """Otp 2715."""
+    """Otp."""
 
     class Load:
         pass
@@ -73,7 +73,7 @@ def test_the_arguments_of_a_temporary_child_do_not_outlive_it(world: World):
 
 
 def test_after_a_stop_no_more_actors_live_than_before(world: World):
-    """Gleam otp 65."""
+    """Gleam otp."""
     before = len(world.system.roots())
     supervisor = tree(world, "abc", [])
     supervisor.stop(timeout=5)
@@ -123,7 +123,7 @@ def test_a_member_that_dies_has_left_its_group_and_the_listeners_know(world: Wor
 
 
 def test_a_failing_start_is_no_endless_loop(world: World):
-    """Earl 26, protoactor-go 334: bounded by the budget, and others are served between."""
+    """Earl, protoactor-go: bounded by the budget, and others are served between."""
     log: list[object] = []
     supervisor = tree(world, "a", log, fails={"a": failing(10**6)}, intensity=20)
     reason = world.system.monitor_from_outside(supervisor)
@@ -146,7 +146,7 @@ def test_a_killed_static_supervisor_is_restarted_with_its_children(world: World)
 
 
 def test_repeated_deaths_and_terminations_of_one_child_never_hang(simulated: World):
-    """Otp 8780: ten thousand in the slow tests of the project this is from; here some hundreds."""
+    """Reported of otp: a death that races with a termination."""
     supervisor = tree(simulated, "a", [], intensity=10**6)
     for _ in range(300):
         simulated.system.whereis("a").tell(crash)

@@ -143,7 +143,7 @@ class TestPykkaFaults:
 
     def test_fault_9_an_ask_racing_with_death_is_always_answered(self, pool: World):
         """Supervision C138, on a scale for every run; the slow one has its 10**5 tries."""
-        _race(pool.system, 300)
+        _race(pool.system, 120)
 
     @pytest.mark.slow
     @pytest.mark.timeout(120)

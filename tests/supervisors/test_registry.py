@@ -67,7 +67,7 @@ class TestUnique:
         assert registry.whereis("key") == heir
 
     def test_of_many_that_race_exactly_one_wins_and_all_learn_who(self, world: World):
-        """Supervision C142, horde 250."""
+        """Supervision C142, horde."""
         registry = kept(world)
         outcomes: list[object] = []
 
@@ -87,7 +87,7 @@ class TestUnique:
         assert outcomes.count(("lost", winner)) == 99
 
     def test_failed_registrations_leave_nothing_behind(self, world: World):
-        """Supervision C143, elixir 8611."""
+        """Supervision C143, elixir."""
         registry = kept(world)
         owner, other = world.system.start(Puppet), world.system.start(Puppet)
         owner.ask(lambda _: registry.register("key"), timeout=5)
@@ -120,7 +120,7 @@ class TestUnique:
         assert registry.whereis("key") is None
 
     def test_a_killed_owner_is_never_found(self):
-        """Celluloid 76 and 576, gen_registry 15: whatever the order of restarts."""
+        """Celluloid, gen_registry: whatever the order of restarts."""
         for seed in range(30):
             world = World(DeterministicScheduler(seed))
             registry = kept(world)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisors import (
@@ -56,6 +56,7 @@ class TestWindow:
         assert window.add(0.0)
         assert window.add(1.01)
 
+    @settings(max_examples=40)
     @given(
         st.integers(0, 5),
         st.floats(0.1, 10),
@@ -112,7 +113,7 @@ class TestIntensity:
         assert "restarts_exceeded" in world.kinds()
 
     def test_a_restart_that_keeps_failing_ends_the_supervisor_and_the_sibling(self, world: World):
-        """Supervision C43, protoactor-go 334."""
+        """Supervision C43, protoactor-go."""
         log: list[object] = []
         supervisor = tree(world, "ab", log, fails={"b": always_after_first()})
         reason = world.system.monitor_from_outside(supervisor)
@@ -163,7 +164,7 @@ class TestIntensity:
         assert len(starts(log)) == 21
 
     def test_the_window_counts_time_and_not_messages(self, simulated: World):
-        """Elle 1211."""
+        """Elle."""
         supervisor = tree(simulated, "a", [], intensity=2)
         reason = simulated.system.monitor_from_outside(supervisor)
         for _ in range(3):
@@ -304,7 +305,7 @@ class TestChildBudget:
         assert asked == [("a", 2.0), ("b", 2.0)]
 
     def test_the_shared_budget_is_spent_by_siblings_together(self, world: World):
-        """Actor-ts 917: OTP's rule, kept."""
+        """Actor-ts: OTP's rule, kept."""
         supervisor = world.system.start(DynamicSupervisor, intensity=3)
         reason = world.system.monitor_from_outside(supervisor)
         for name in "abcd":
@@ -339,7 +340,7 @@ class TestBackoff:
         assert log == [0.0, 0.1, 0.3, 0.6, 0.9, 1.2]
 
     def test_a_stable_life_resets_the_delay_but_not_the_budget(self, simulated: World):
-        """Supervision C54, firstmate 2942."""
+        """Supervision C54, firstmate."""
         backoff = Backoff(0.1, 2, cap=10, stable_after=5)
         supervisor = tree(simulated, "a", [], intensity=3, period=1000, backoff=backoff)
         reason = simulated.system.monitor_from_outside(supervisor)
@@ -366,7 +367,7 @@ class TestBackoff:
         assert len(starts(log)) == 3
 
     def test_terminating_during_the_delay_cancels_the_restart(self, simulated: World):
-        """Supervision C54, anarlog 6870."""
+        """Supervision C54, anarlog."""
         log: list[object] = []
         supervisor = tree(simulated, "a", log, backoff=Backoff(1.0, cap=5.0))
         end(simulated, "a", Crashed(Boom()))
@@ -392,7 +393,7 @@ class TestBackoff:
         assert ("b" in stops(log)) is (strategy != "one_for_one")
 
     def test_many_crashes_together_are_counted_exactly(self, simulated: World):
-        """Hew 313: timers only send."""
+        """Hew: timers only send."""
         supervisor = simulated.system.start(
             DynamicSupervisor, intensity=100, period=1000, backoff=Backoff(0.5, cap=0.5)
         )
@@ -412,7 +413,7 @@ class TestBackoff:
                   {"stable_after": 0}],
     )  # fmt: skip
     def test_wrong_delays_are_refused(self, wrong):
-        """Deployex 300: the cap is mandatory."""
+        """Deployex: the cap is mandatory."""
         with pytest.raises(InvalidSpec):
             Backoff(**{"initial": 1.0, **wrong})
 

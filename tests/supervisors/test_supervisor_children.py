@@ -96,7 +96,7 @@ class TestStatic:
             delete_child(supervisor, "a", timeout=5)
 
     def test_restart_child_running_stopped_and_unknown(self, world: World):
-        """Supervision C83, cajun 37: the name leads to the new one."""
+        """Supervision C83, cajun: the name leads to the new one."""
         supervisor = tree(world, "a", [])
         old = world.system.whereis("a")
         with pytest.raises(Running):
@@ -158,7 +158,7 @@ class TestDynamic:
             start_child(supervisor, ChildSpec(None, Puppet), timeout=5)
 
     def test_extra_arguments_go_first_and_stay_at_a_restart(self, world: World):
-        """Supervision C93, elixir 7369."""
+        """Supervision C93, elixir."""
         log: list[object] = []
         supervisor = world.system.start(DynamicSupervisor, extra_args=("extra",))
         ref = start_child(supervisor, ChildSpec("a", Puppet, (log,)), timeout=5)

@@ -83,7 +83,7 @@ class TestStart:
         assert count_children(supervisor, timeout=5).specs == 0
 
     def test_a_dynamic_child_that_ignores_its_start_is_not_kept(self, world: World):
-        """Supervision C05, otp 636."""
+        """Supervision C05, otp."""
         supervisor = world.system.start(DynamicSupervisor)
         for number in range(50):
             spec = ChildSpec(number, Puppet, (), {"fail": ignoring})
@@ -255,7 +255,7 @@ class TestEnd:
         assert reason.get(timeout=5) == KILLED
 
     def test_a_signal_from_a_stranger_is_ignored_and_stop_is_not(self, world: World):
-        """Supervision 1.9, otplike 40."""
+        """Supervision 1.9, otplike."""
         middle = ChildSpec("sub", Supervisor, name="sub", restart="temporary")
         world.system.start(Supervisor, [middle])
         sub = world.system.whereis("sub")
@@ -279,7 +279,7 @@ class TestEnd:
 
     @pytest.mark.parametrize("kind", ["static", "dynamic"])
     def test_a_child_that_is_too_slow_is_killed(self, pool: World, kind):
-        """Thespian 40: the default is finite."""
+        """Thespian: the default is finite."""
         gate = threading.Event()
         spec = ChildSpec("a", Puppet, (), {"stopping": lambda _: gate.wait(20)}, shutdown=5.0)
         if kind == "static":
@@ -304,7 +304,7 @@ class TestEnd:
         eventually(lambda: pool.system.statistics().abandoned == 0)
 
     def test_dynamic_children_end_in_parallel(self, pool: World):
-        """Supervision C63, protoactor-go 774, umh 2390: all are asked, then all are waited for."""
+        """Supervision C63, protoactor-go, umh: all are asked, then all are waited for."""
         gate = threading.Event()
         supervisor = pool.system.start(DynamicSupervisor)
         stubborn = {"stopping": lambda _: gate.wait(20)}
@@ -322,7 +322,7 @@ class TestEnd:
         eventually(lambda: pool.system.statistics().abandoned == 0)
 
     def test_ending_by_itself_while_being_ended_is_quiet_where_it_should_be(self):
-        """Supervision C65 and C66, otp 5193: in every order, no hang and the true reason."""
+        """Supervision C65 and C66, otp: in every order, no hang and the true reason."""
         for seed in range(120):
             world = World(DeterministicScheduler(seed))
             own = [NORMAL, SHUTDOWN, Shutdown("test"), Abnormal("other")][seed % 4]
@@ -353,7 +353,7 @@ class TestEnd:
         assert not child.is_alive()
 
     def test_killing_a_supervisor_in_the_middle_leaves_no_orphan(self, world: World):
-        """Supervision C69, otp 3670, gleam otp 96."""
+        """Supervision C69, otp, gleam otp."""
         log: list[object] = []
         leaf = ChildSpec("leaf", Puppet, ("leaf", log), name="leaf")
         low = ChildSpec("low", Supervisor, ([leaf],), name="low")
@@ -367,7 +367,7 @@ class TestEnd:
         assert world.system.names() == []
 
     def test_killing_a_supervisor_that_waits_for_a_child_leaves_no_orphan(self, pool: World):
-        """Supervision C70, otp 5201."""
+        """Supervision C70, otp."""
         gate = threading.Event()
         leaf = ChildSpec("leaf", Puppet, name="leaf")
         slow = ChildSpec("slow", Puppet, (), {"stopping": lambda _: gate.wait(20)}, shutdown=10.0)
@@ -394,7 +394,7 @@ class TestEnd:
         assert stopped.get(timeout=5)
 
     def test_a_child_that_starts_another_in_its_end_is_refused(self, world: World):
-        """Supervision C74, Thespian 27."""
+        """Supervision C74, Thespian."""
         refused: list[BaseException] = []
         supervisor = world.system.start(DynamicSupervisor)
 
@@ -413,7 +413,7 @@ class TestEnd:
         assert world.system.whereis("orphan") is None
 
     def test_stopping_after_a_restart_by_hand_returns(self, world: World):
-        """Goakt 778."""
+        """Goakt."""
         supervisor = tree(world, "a", [])
         terminate_child(supervisor, "a", timeout=5)
         restart_child(supervisor, "a", timeout=5)
@@ -421,7 +421,7 @@ class TestEnd:
         assert supervisor.stop(timeout=5) is True
 
     def test_the_normal_end_of_a_temporary_child_stops_nobody(self, world: World):
-        """Ractor 107."""
+        """Ractor."""
         supervisor = tree(world, "a", [], restarts={"a": "temporary"})
         end(world, "a", NORMAL)
 
@@ -429,7 +429,7 @@ class TestEnd:
 
     @pytest.mark.parametrize("phase", ["init", "continue", "handler", "restarting"])
     def test_a_stop_in_any_phase_gives_exactly_one_down(self, simulated: World, phase):
-        """Akka.net 4304 and 471."""
+        """Akka.net."""
         _, _, signals = simulated.recorder()
         observer = simulated.system.roots()[0].cell
 
@@ -574,7 +574,7 @@ class TestSignificant:
             start_child(dynamic, spec, timeout=5)
 
     def test_connections_that_end_abnormally_leave_no_supervisor(self, simulated: World):
-        """Otp 6244, in small."""
+        """Otp, in small."""
         top = simulated.system.start(DynamicSupervisor)
         for number in range(50):
             leaf = ChildSpec(

@@ -192,7 +192,7 @@ class TestStrategies:
         assert states(supervisor) == {"a": "running", "b": "running"}
 
     def test_siblings_that_die_together_are_one_restart_of_one_for_all(self, simulated: World):
-        """Supervision 1.5, march 296: one group restart at a time."""
+        """Supervision 1.5, march: one group restart at a time."""
         log: list[object] = []
         supervisor = tree(simulated, "abc", log, strategy="one_for_all", intensity=1)
         for name in "abc":
@@ -202,7 +202,7 @@ class TestStrategies:
         assert states(supervisor) == dict.fromkeys("abc", "running")
 
     def test_each_incarnation_is_a_new_object(self, world: World):
-        """Protoactor-go 212."""
+        """Protoactor-go."""
         log: list[object] = []
         tree(world, "a", log)
         first = world.system.whereis("a").ask(id, timeout=5)
@@ -215,7 +215,7 @@ class TestStrategies:
 
 class TestFailingRestarts:
     def test_a_failed_restart_is_tried_again_and_counted(self, world: World):
-        """Supervision C51, AtomVM 1957."""
+        """Supervision C51, AtomVM."""
         log: list[object] = []
         supervisor = tree(world, "a", log, fails={"a": failing(2)}, intensity=3)
         end(world, "a", Crashed(Boom()))
@@ -249,7 +249,7 @@ class TestFailingRestarts:
         assert states(supervisor) == {"a": "undefined"}
 
     def test_a_dynamic_child_that_restarts_into_ignore_is_forgotten(self, world: World):
-        """Supervision C34, otp 8215."""
+        """Supervision C34, otp."""
         supervisor = world.system.start(DynamicSupervisor)
         spec = ChildSpec(None, Puppet, ("a", []), {"fail": _ignore_from(1)}, name="a")
         start_child(supervisor, spec, timeout=5)
@@ -270,7 +270,7 @@ class TestFailingRestarts:
         assert world.kinds().count("restart_failed") == 3
 
     def test_a_second_death_during_a_restart_is_no_trouble(self):
-        """Celluloid 331: any order of many deaths leaves every child running once."""
+        """Celluloid: any order of many deaths leaves every child running once."""
         for seed in range(60):
             world = World(DeterministicScheduler(seed))
             log: list[object] = []
@@ -303,7 +303,7 @@ class TestFailingRestarts:
         assert states(supervisor) == {"a": "running"}
 
     def test_the_next_incarnation_starts_after_on_stop_of_the_last(self, world: World):
-        """Kameo 387."""
+        """Kameo."""
         log: list[object] = []
         spec = ChildSpec(
             "a", Puppet, ("a", log), {"stopping": lambda _: log.append("stopped")}, name="a"
@@ -317,7 +317,7 @@ class TestFailingRestarts:
         ]  # fmt: skip
 
     def test_an_error_in_on_stop_does_not_restart_a_child_that_is_terminated(self, world: World):
-        """Protoactor-go 214."""
+        """Protoactor-go."""
         spec = ChildSpec("a", Puppet, ("a", []), {"stopping": crash})
         supervisor = world.system.start(Supervisor, [spec])
         terminate_child(supervisor, "a", timeout=5)
@@ -327,7 +327,7 @@ class TestFailingRestarts:
         assert "shutdown_error" in world.kinds()
 
     def test_messages_of_the_last_incarnation_are_not_handled_by_the_next(self, simulated: World):
-        """Akka-core 31814: the mailbox dies with its actor."""
+        """Akka-core: the mailbox dies with its actor."""
         log: list[object] = []
         tree(simulated, "a", log)
         ref = simulated.system.whereis("a")

@@ -173,7 +173,7 @@ class TestKills:
         assert len(seen) == 1
 
     def test_abandoned_workers_are_limited(self):
-        """Supervision C75, dramatiq 653: capped and said."""
+        """Supervision C75, dramatiq: capped and said."""
         leave = threading.Event()
         system = ActorSystem(limits=Limits(max_abandoned=2, kill_grace=0.01))
         seen: list[Any] = []
@@ -421,6 +421,28 @@ class TestInline:
 
         assert ref.ask(commit, timeout=5) is True
         assert log == ["write a", "after"]
+
+    def test_what_was_sent_runs_at_once_if_it_is_all_that_waits(self, pool: World):
+        writer, log = self.make(pool.system)
+
+        def commit(_actor: Puppet) -> bool:
+            writer.cell.put("a")
+            ran = writer.cell.run_inline()
+            log.append("after")
+            return ran
+
+        assert pool.system.start(Puppet).ask(commit, timeout=5) is True
+        assert log == ["write a", "after"]
+
+    def test_messages_are_sent_whether_the_slice_runs_at_once_or_not(self, world: World):
+        writer, log = self.make(world.system)
+        ref = world.system.start(Puppet)
+        for number in range(20):
+            ref.ask(lambda _, n=number: writer.cell.run_inline(n), timeout=5)
+        assert writer.cell.run_inline("outside") is False
+        world.settle()
+
+        assert log == [f"write {n}" for n in [*range(20), "outside"]]
 
     def test_it_refuses_while_something_else_is_runnable(self, pool: World):
         writer, _ = self.make(pool.system)
