@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from beamweaver import Completed, Invoke, Runtime
-from beamweaver.errors import NodeExit, RuntimeFailed, RuntimeStopped
+from beamweaver.errors import NodeExit, OwnershipLost, RuntimeFailed, RuntimeStopped, StoreBroken
 from beamweaver.events import AttemptFailed, TaskStarted
 from supervisors import KILLED, ActorExit, NoProc, which_children
 from supervisors.testing import eventually
@@ -365,3 +365,26 @@ class TestTooManyKills:
         with Runtime(place.open(), graphs=[app]) as runtime:
             eventually(lambda: runtime.get_state("t").status == "complete")
             assert runtime.get_state("t").values["log"] == ["a", "b"]
+
+
+class TestAStoreThatCannotBeMended:
+    @pytest.mark.parametrize("error", [StoreBroken, OwnershipLost])
+    def test_one_failure_ends_the_runtime_at_once(self, place, error):
+        """A failed sync is never tried again, whatever the restart budget (semantics 13)."""
+        left = [1]
+
+        def faults(point):
+            if point == "sync.before" and left[0]:
+                left[0] -= 1
+                raise error("the disk is gone")
+
+        store = place.open()
+        app = line("g", a=wrote("a"), b=wrote("b")).compile()
+        with pytest.raises(RuntimeFailed, match="the disk is gone") as caught:
+            with Runtime(store, graphs=[app], max_restarts=100) as runtime:
+                store.faults = faults
+                with pytest.raises(RuntimeStopped, match="'R'"):
+                    runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"))
+                eventually(lambda: runtime.failure)
+        store.faults = lambda _point: None
+        assert isinstance(caught.value.__cause__, error)
