@@ -194,7 +194,8 @@ class Attempts(Core):
         if self.running.get(attempt.position) is not attempt:
             return False
         del self.running[attempt.position]
-        self._disarm(attempt)
+        if attempt.timer is not None:
+            self._disarm(attempt)
         return True
 
     def _disarm(self, attempt: Attempt) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.records import Commit, Record
-from beamweaver.engine.calls import CallKind, quarantined
+from beamweaver.engine.calls import CallKind
 from beamweaver.engine.effects import Admitted, DropTimer, Publish, Reply, WriteCommit
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
@@ -186,12 +186,8 @@ class Core:
 
     def report(self, call: Call) -> None:
         """Tell a call how the run stands."""
-        row = self.state.row
-        assert row is not None, "a thread that does not exist has nothing to report"
         if not call.waits:
-            self._effects.append(Admitted(call, row.run.names[0]))
-        elif row.status == "quarantined":
-            self.refuse(call, quarantined(self.state.thread_id, row.reason))
+            self._effects.append(Admitted(call, self.state.run.names[0]))
         else:
             error = self._error()
             self._effects.append(Reply(call, self._outcome(call, error), error))

@@ -14,7 +14,7 @@ from beamweaver.engine.failures import describe
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import merge
 from beamweaver.engine.plan import branches_to_take, plan
-from beamweaver.engine.rows import task_row
+from beamweaver.engine.rows import task_rows
 from beamweaver.engine.state import OpenStep, row_of
 from beamweaver.errors import InvalidUpdate, RecursionLimit, ReducerFailed, SerializationError
 from beamweaver.events import StepCommitted
@@ -107,7 +107,7 @@ class Steps(Attempts):
             except (InvalidUpdate, ReducerFailed) as error:
                 self._merge_failed(describe(error, "", "", 1))
                 return
-        routers = branches_to_take(self.graph, state.step)
+        routers = branches_to_take(self.graph, state.step) if self.graph.branches else ()
         if not routers:
             self._commit_step(self.merged, {})
         elif self.stop is not None:
@@ -133,7 +133,8 @@ class Steps(Attempts):
         try:
             writes = self.encoded(merged)
             tasks, joins = plan(self.graph, state, routes)
-            self.check_size(tasks)
+            if len(tasks) > 1:
+                self.check_size(tasks)
         except (InvalidUpdate, ReducerFailed) as error:
             self._merge_failed(describe(error, "", "", 1))
             return
@@ -212,7 +213,7 @@ class Steps(Attempts):
             state.parent_seq,
             writes,
             dict(state.versions) if full else None,
-            tuple([task_row(task) for task in step.tasks]),
+            task_rows(step.tasks),
             step.number,
             state.joins,
             state.executed,
@@ -251,24 +252,25 @@ class Steps(Attempts):
             )
 
     def _step_committed(self) -> None:
-        self._tell_committed()
+        if self.env.publishing:
+            self._tell_committed()
         self.begin_planned()
 
     def _run_ended(self) -> None:
-        self._tell_committed()
+        if self.env.publishing:
+            self._tell_committed()
         self.run_stopped()
 
     def _tell_committed(self) -> None:
-        if self.env.publishing:
-            self.tell_saved()
-            state = self.state
-            self.publish(
-                StepCommitted(
-                    thread_id=state.thread_id,
-                    step=state.step.number - 1,
-                    checkpoint_id=checkpoint_id(state.branch, state.checkpoint_seq),
-                )
+        self.tell_saved()
+        state = self.state
+        self.publish(
+            StepCommitted(
+                thread_id=state.thread_id,
+                step=state.step.number - 1,
+                checkpoint_id=checkpoint_id(state.branch, state.checkpoint_seq),
             )
+        )
 
 
 def _half_armed(joins: dict[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -144,8 +144,7 @@ def _ordered(step: OpenStep, before_era: int | None) -> list[_Item]:
     lower = 0
     for amendment in step.amendments:
         items.extend(_of_tasks(done, lower, amendment.era))
-        if before_era is None or amendment.era <= before_era:
-            items.extend(_Item(write, None, -1) for write in amendment.writes)
+        items.extend(_Item(write, None, -1) for write in amendment.writes)
         lower = amendment.era
     items.extend(_of_tasks(done, lower, limit))
     return items

@@ -72,23 +72,28 @@ def plan(
                 pulled.update(route.targets)
                 task_sends.extend(route.sends)
         if task_sends:
-            sends.extend(_send_tasks(state.id_of(task), task_sends))
+            sends.extend(_send_tasks(graph, state.id_of(task), task_sends))
     for amendment in step.amendments:
         pulled.update(amendment.goto or ())
         source = f"amendment:{step.number}:{amendment.era}"
-        sends.extend(_send_tasks(source, amendment.sends))
+        sends.extend(_send_tasks(graph, source, amendment.sends))
     return [Task(name) for name in _in_order(graph, pulled)] + sends, joins
+
+
+def _check(graph: CompiledGraph, name: str) -> None:
+    """A stored goto or Send may be one of another version of the graph."""
+    if name not in graph.nodes:
+        raise UnknownTarget(
+            f"a finished task goes to node {name!r}, which graph {graph.name!r} has not (any more): "
+            "bring the node back and continue the thread, or restart the run",
+            target=name,
+        )
 
 
 def _in_order(graph: CompiledGraph, pulled: set[str]) -> list[str]:
     """Nodes in the order of their declaration."""
     for name in pulled:
-        if name not in graph.nodes:  # a stored goto of another version of the graph
-            raise UnknownTarget(
-                f"a finished task goes to node {name!r}, which graph {graph.name!r} has not (any more): "
-                "bring the node back and continue the thread, or restart the run",
-                target=name,
-            )
+        _check(graph, name)
     return sorted(pulled, key=lambda name: graph.nodes[name].index)
 
 
@@ -102,7 +107,7 @@ def _plan_line(
     targets = graph.edges.get(task.node, ())
     if len(targets) > 1:
         return None
-    return [Task(name) for name in targets], state.joins
+    return ([Task(targets[0])] if targets else []), state.joins
 
 
 def _arrive(
@@ -124,7 +129,11 @@ def _arrive(
     return joins
 
 
-def _send_tasks(source: str, sends: list[Planned] | tuple[Planned, ...]) -> list[Task]:
+def _send_tasks(
+    graph: CompiledGraph, source: str, sends: list[Planned] | tuple[Planned, ...]
+) -> list[Task]:
+    for send in sends:
+        _check(graph, send.node)
     return [
         Task(send.node, source, index, send.update, send.data, send.timeout)
         for index, send in enumerate(sends)

@@ -13,7 +13,6 @@ from beamweaver.checkpoint.records import (
     MergeFailed,
     Retrying,
     SendRow,
-    StepFailed,
     TaskFailed,
     TaskRow,
     WriteRow,
@@ -46,7 +45,7 @@ __all__ = [
     "send_rows",
     "sends_of",
     "task_of",
-    "task_row",
+    "task_rows",
     "write_rows",
     "writes_of",
 ]
@@ -112,11 +111,18 @@ def call_row(call: Call, env: Env) -> CallRow:
     )
 
 
-def task_row(task: Task) -> TaskRow:
+def _task_row(task: Task) -> TaskRow:
     """A planned task as it is stored."""
     if task.source is None:
         return TaskRow(task.node)
     return TaskRow(task.node, task.source, task.index, task.update_data, task.timeout)
+
+
+def task_rows(tasks: list[Task]) -> tuple[TaskRow, ...]:
+    """The planned tasks of a step as they are stored."""
+    if len(tasks) == 1:
+        return (_task_row(tasks[0]),)
+    return tuple([_task_row(task) for task in tasks])
 
 
 def task_of(row: TaskRow, env: Env) -> Task:
@@ -168,7 +174,7 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
             continue_step(state, _amendment(entry, env))
         case MergeFailed():
             state.step.failure = failure_of(entry.failure, entry.node, "", 1)
-        case StepFailed():
+        case _:
             state.step.failure = failure_of(entry.failure, "", "", 1)
 
 

@@ -11,8 +11,7 @@ from beamweaver.runtime.node import NodeActor, RouterActor, Routing, run_async
 
 if TYPE_CHECKING:
     from beamweaver.engine.effects import Transition
-    from beamweaver.graph.compiled import CompiledGraph
-    from beamweaver.runtime.env import GraphCodec
+    from beamweaver.runtime.context import Frame
     from beamweaver.runtime.hub import Hub
     from supervisors import TaskActor
     from supervisors.mailbox import Cell
@@ -30,10 +29,9 @@ class Bodies:
     the token, and after a kill one `TaskEnded`.
     """
 
-    def __init__(self, hub: Hub, owner: Cell, thread_id: str) -> None:
+    def __init__(self, hub: Hub, owner: Cell) -> None:
         self._hub = hub
         self._owner = owner
-        self._thread_id = thread_id
         self._running: dict[Attempt | Transition, TaskActor | LoopTask] = {}
         self._killed: dict[Attempt | Transition, TaskActor | LoopTask] = {}
         """Bodies that were killed and have not ended."""
@@ -43,42 +41,35 @@ class Bodies:
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, graph: CompiledGraph, codec: GraphCodec, attempt: Attempt, run_id: str) -> None:
+    def start(self, frame: Frame, attempt: Attempt) -> None:
         """Run a node.
 
         Raises:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
-        hub, thread_id = self._hub, self._thread_id
         if attempt.node.is_async:
             self._running[attempt] = self._on_loop(
                 attempt.node.name,
-                lambda: run_async(hub, graph, codec, attempt, thread_id, run_id),
+                lambda: run_async(frame, attempt),
                 attempt,
             )
             return
-        self._running[attempt] = hub.system.spawn_task(
+        self._running[attempt] = self._hub.system.spawn_task(
             NodeActor,
-            hub,
-            graph,
-            codec,
+            frame,
             attempt,
-            thread_id,
-            run_id,
             owner=self._owner,
             token=attempt,
             context=None if self.context is None else self.context.copy(),
         )
 
-    def route(
-        self, graph: CompiledGraph, codec: GraphCodec, transition: Transition, run_id: str
-    ) -> None:
+    def route(self, frame: Frame, transition: Transition) -> None:
         """Ask the routers of a step.
 
         Raises:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
-        routing = Routing(self._hub, graph, codec, transition, self._thread_id, run_id)
+        routing = Routing(frame, transition)
         if routing.is_async:
             self._running[transition] = self._on_loop("router", routing.ask_async, transition)
             return

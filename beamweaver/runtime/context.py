@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextvars
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question
 from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall
@@ -12,13 +14,25 @@ from beamweaver.runtime.log import logger
 
 if TYPE_CHECKING:
     from beamweaver.engine.effects import Attempt
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["Context", "current_context", "interrupt"]
+__all__ = ["Context", "Frame", "current_context", "interrupt"]
 
 _current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
     "beamweaver_context", default=None
 )
+
+
+class Frame(msgspec.Struct, eq=False):
+    """What all attempts of one run share."""
+
+    hub: Hub
+    graph: CompiledGraph
+    codec: GraphCodec
+    thread_id: str
+    run_id: str
 
 
 class Asks(BaseException):
@@ -42,20 +56,32 @@ class Context:
         namespace: `()` in a graph that is no subgraph.
     """
 
-    __slots__ = ("_asked", "_attempt", "_hub", "_log", "namespace", "run_id", "thread_id")
+    __slots__ = ("_asked", "_attempt", "_frame", "_log")
 
-    def __init__(self, hub: Hub, attempt: Attempt, thread_id: str, run_id: str) -> None:
-        self._hub = hub
+    def __init__(self, frame: Frame, attempt: Attempt) -> None:
+        self._frame = frame
         self._attempt = attempt
         self._asked = 0
         self._log: Any = None
-        self.thread_id = thread_id
-        self.run_id = run_id
-        self.namespace: tuple[str, ...] = ()
+
+    @property
+    def thread_id(self) -> str:
+        """The thread."""
+        return self._frame.thread_id
+
+    @property
+    def run_id(self) -> str:
+        """The run."""
+        return self._frame.run_id
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """Where in the nesting of graphs the node is."""
+        return ()
 
     def belongs_to(self, hub: Hub) -> bool:
         """Whether the node runs in that runtime."""
-        return self._hub is hub
+        return self._frame.hub is hub
 
     @property
     def state(self) -> dict[str, Any]:
@@ -95,7 +121,7 @@ class Context:
     @property
     def drain_requested(self) -> bool:
         """Whether the runtime drains: what can wait should be left to the next one."""
-        return self._hub.draining
+        return self._frame.hub.draining
 
     @property
     def log(self) -> Any:
@@ -126,7 +152,7 @@ class Context:
             InterruptWithoutCheckpointer: The graph was compiled without a store.
             SerializationError: `value` cannot be stored.
         """
-        if not self._hub.keeps:
+        if not self._frame.hub.keeps:
             raise InterruptWithoutCheckpointer(
                 f"node {self.node!r} asked a question, and the graph has no checkpointer, so nobody "
                 "could ever answer: compile(checkpointer=LMDBCheckpointer(path)) or MemoryCheckpointer()",
@@ -139,7 +165,7 @@ class Context:
             same = question.key == key if key is not None else question.ordinal == ordinal
             if same and question.answered and (key is not None or question.key is None):
                 return question.answer
-        data = self._hub.codec.encode(value)
+        data = self._frame.hub.codec.encode(value)
         id_ = interrupt_id(self.task_id, ordinal, key)
         raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
 

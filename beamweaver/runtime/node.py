@@ -12,7 +12,7 @@ from beamweaver.engine.state import Planned, Result, Write
 from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
 from beamweaver.graph.compiled import NodeSpec
 from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
-from beamweaver.runtime.context import Asks, Context, _current
+from beamweaver.runtime.context import Asks, Context, Frame, _current
 from beamweaver.types import seconds
 from supervisors import TaskActor
 from supervisors.kill import Killed
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from beamweaver.engine.effects import Transition
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import Question, Task
-    from beamweaver.graph.compiled import Branch, CompiledGraph
+    from beamweaver.graph.compiled import Branch
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
-    from beamweaver.runtime.hub import Hub
     from beamweaver.types import Failure, Send
 
 __all__ = ["NodeActor", "RouterActor", "Routing", "run_async", "to_result"]
@@ -40,31 +39,19 @@ class NodeActor(TaskActor):
     lane: ClassVar[Literal["lo"]] = "lo"
     isolated: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        hub: Hub,
-        graph: CompiledGraph,
-        codec: GraphCodec,
-        attempt: Attempt,
-        thread_id: str,
-        run_id: str,
-    ) -> None:
-        self._hub = hub
-        self._graph = graph
-        self._codec = codec
+    def __init__(self, frame: Frame, attempt: Attempt) -> None:
+        self._frame = frame
         self._attempt = attempt
-        self._thread_id = thread_id
-        self._run_id = run_id
 
     def run(self) -> Result | Question | Failure:
         """The attempt."""
-        attempt = self._attempt
-        context = Context(self._hub, attempt, self._thread_id, self._run_id)
+        attempt, frame = self._attempt, self._frame
+        context = Context(frame, attempt)
         _current.set(context)  # a task has context variables of its own
         try:
             returned = call_node(attempt.node, attempt.view, context)
-            answer = normalize(self._graph, attempt.node, returned)
-            return to_result(self._codec, answer, attempt.node.name)
+            answer = normalize(frame.graph, attempt.node, returned)
+            return to_result(frame.codec, answer, attempt.node.name)
         except Asks as asks:
             return asks.question
         except Killed:
@@ -73,20 +60,14 @@ class NodeActor(TaskActor):
             return describe(error, attempt.node.name, attempt.task_id, attempt.number)
 
 
-async def run_async(
-    hub: Hub,
-    graph: CompiledGraph,
-    codec: GraphCodec,
-    attempt: Attempt,
-    thread_id: str,
-    run_id: str,
-) -> Result | Question | Failure:
+async def run_async(frame: Frame, attempt: Attempt) -> Result | Question | Failure:
     """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`."""
-    context = Context(hub, attempt, thread_id, run_id)
+    context = Context(frame, attempt)
     _current.set(context)  # a coroutine has context variables of its own
     try:
         returned = await call_node(attempt.node, attempt.view, context)
-        return _judged(graph, codec, attempt, returned)
+        answer = normalize(frame.graph, attempt.node, returned)
+        return to_result(frame.codec, answer, attempt.node.name)
     except Asks as asks:
         return asks.question
     except asyncio.CancelledError as error:
@@ -103,31 +84,14 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _judged(graph: CompiledGraph, codec: GraphCodec, attempt: Attempt, returned: object) -> Result:
-    answer = normalize(graph, attempt.node, returned)
-    return to_result(codec, answer, attempt.node.name)
-
-
 class Routing:
     """The routers of a merged step, asked in order as one attempt."""
 
-    __slots__ = ("_codec", "_graph", "_hub", "_run_id", "_thread_id", "_transition")
+    __slots__ = ("_frame", "_transition")
 
-    def __init__(
-        self,
-        hub: Hub,
-        graph: CompiledGraph,
-        codec: GraphCodec,
-        transition: Transition,
-        thread_id: str,
-        run_id: str,
-    ) -> None:
-        self._hub = hub
-        self._graph = graph
-        self._codec = codec
+    def __init__(self, frame: Frame, transition: Transition) -> None:
+        self._frame = frame
         self._transition = transition
-        self._thread_id = thread_id
-        self._run_id = run_id
 
     @property
     def is_async(self) -> bool:
@@ -172,15 +136,17 @@ class Routing:
     def _seen(self, task: Task) -> tuple[dict[str, Any], Context]:
         transition = self._transition
         view = dict(transition.view)
-        node = self._graph.nodes.get(task.node) or NodeSpec(name=task.node, index=-1, fn=_no_body)
+        node = self._frame.graph.nodes.get(task.node) or NodeSpec(
+            name=task.node, index=-1, fn=_no_body
+        )
         attempt = Attempt(task, node, transition.branch, transition.step, view, transition.timeout)
-        return view, Context(self._hub, attempt, self._thread_id, self._run_id)
+        return view, Context(self._frame, attempt)
 
     def _take(
         self, routes: dict[int, list[Route]], task: Task, branch: Branch, returned: object
     ) -> None:
-        targets, sends = normalize_routing(self._graph, branch, returned)
-        route = Route(targets, planned(self._codec, sends, branch.name))
+        targets, sends = normalize_routing(self._frame.graph, branch, returned)
+        route = Route(targets, planned(self._frame.codec, sends, branch.name))
         routes.setdefault(task.position, []).append(route)
 
 

@@ -13,7 +13,8 @@ from beamweaver.errors import BeamWeaverError, UnknownRun
 from beamweaver.events import AttemptKilled, StoreTrouble
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.bodies import Bodies
-from beamweaver.runtime.env import GraphCodec, ThreadEnv
+from beamweaver.runtime.context import Frame
+from beamweaver.runtime.env import ThreadEnv
 from beamweaver.runtime.inbox import calls_of
 from beamweaver.runtime.reading import recorded_outcome, wrong_graph
 from beamweaver.runtime.waiters import Answer
@@ -50,10 +51,10 @@ class ThreadActor(Actor):
         self._recover = recover
         self._incarnation = hub.next_incarnation()
         self._machine: Machine | None = None
-        self._codec: GraphCodec | None = None
+        self._frame: Frame | None = None
         self._image: ThreadImage | None = None
         self._loaded = False
-        self._bodies = Bodies(hub, self.cell, thread_id)
+        self._bodies = Bodies(hub, self.cell)
         self._ending: dict[tuple[int, int], Attempt] = {}
         """Killed attempts whose bodies have not ended: (step, position) -> attempt."""
         self._awaited: set[Attempt] = set()
@@ -162,8 +163,7 @@ class ThreadActor(Actor):
     def _make_machine(self, graph_name: str) -> Machine:
         hub = self._hub
         graph = hub.graph(graph_name)
-        self._codec = hub.codec_of(graph)
-        env = ThreadEnv(hub, self._codec, self._incarnation)
+        env = ThreadEnv(hub, hub.codec_of(graph), self._incarnation)
         image = self._image
         state = fold(image, env) if image is not None else RunState(self.thread_id)
         machine = self._machine = Machine(graph, env, state)
@@ -361,21 +361,27 @@ class ThreadActor(Actor):
             return
         if hub.fault is not None:
             hub.reached("thread.start", self.thread_id)
-        assert self._codec is not None, "a machine has a codec"
         try:
-            self._bodies.start(machine.graph, self._codec, attempt, machine.state.run.names[0])
+            self._bodies.start(self._frame_of(machine), attempt)
         except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
             node, task_id, number = _who(attempt)
             self._fail(machine, attempt, describe(error, node, task_id, number))
+
+    def _frame_of(self, machine: Machine) -> Frame:
+        row, frame = machine.state.row, self._frame
+        assert row is not None, "what runs has a run"
+        run_id = row.run.names[0]
+        if frame is None or frame.run_id != run_id or frame.graph is not machine.graph:
+            codec = self._hub.codec_of(machine.graph)
+            frame = self._frame = Frame(self._hub, machine.graph, codec, self.thread_id, run_id)
+        return frame
 
     def _start_transition(self, effect: fx.StartTransition) -> None:
         machine = self._machine
         if machine is None:
             return
-        assert self._codec is not None, "a machine has a codec"
-        run_id = machine.state.run.names[0]
         try:
-            self._bodies.route(machine.graph, self._codec, effect.transition, run_id)
+            self._bodies.route(self._frame_of(machine), effect.transition)
         except Exception as error:  # noqa: BLE001 - no worker to be had is the routers' failure
             self._fail(machine, effect.transition, describe(error, "", "", 1))
 

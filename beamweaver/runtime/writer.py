@@ -49,13 +49,16 @@ class CheckpointWriter(Actor):
         self.commits = 0
 
     def on_start(self) -> None:
-        """Be known to the runtime."""
+        """Be known to the runtime; where the store cannot be mended, end it by failing to start."""
+        if self._hub.fatal is not None:
+            raise self._hub.fatal
         self._hub.writer = self.cell
 
     def on_receive(self, message: Any) -> None:
         """Gather commits; write them when the mailbox is empty or the group is full."""
         if type(message) is Write:
-            self._join(message)
+            if not self._is_stale(message):
+                self._group.append(message)
         else:
             self._write()
             self._other(message)
@@ -87,11 +90,9 @@ class CheckpointWriter(Actor):
         if self._incarnations.get(left.thread_id) == left.incarnation:
             del self._incarnations[left.thread_id]
 
-    def _join(self, write: Write) -> None:
+    def _is_stale(self, write: Write) -> bool:
         commit = write.commit
-        if commit.incarnation < self._incarnations.get(commit.thread_id, 0):
-            return
-        self._group.append(write)
+        return commit.incarnation < self._incarnations.get(commit.thread_id, 0)
 
     def _full(self) -> bool:
         return len(self._group) >= self._hub.limits.group_commits
