@@ -19,6 +19,7 @@ from supervisors import (
     Event,
     Future,
     GetChildSpec,
+    Ignore,
     Limits,
     NoProc,
     RestartChild,
@@ -39,7 +40,7 @@ from supervisors.testing import DeterministicScheduler, leaks
 from tests.otp.players import Player, Stage, signal, spec_of, start_supervisor
 from tests.otp.scenario import Scenario, Step
 from tests.otp.trace import Trace
-from tests.otp.wording import error_words, reason, spec_words
+from tests.otp.wording import error_words, reason, spec_words, start_words
 
 __all__ = ["run"]
 
@@ -64,9 +65,9 @@ def run(scenario: Scenario, seed: int = 0) -> Trace:
     """
     events: list[Event] = []
     # OTP waits without bound after a kill; here the grace is as short as it can be
-    system = ActorSystem(
-        DeterministicScheduler(seed), on_event=events.append, limits=Limits(kill_grace=0.0001)
-    )
+    limits = Limits(kill_grace=0.0001)
+    scheduler = DeterministicScheduler(seed, max_steps=20_000)
+    system = ActorSystem(scheduler, on_event=events.append, limits=limits)
     with system:
         trace = Run(system).play(scenario)
     held = [line for line in leaks(system) if "abandoned" not in line]
@@ -168,8 +169,10 @@ class Run:
         name = given.get("name")
         try:
             self._system.start(Player, self._stage, label, given, plain=True, name=name)
+        except Ignore:
+            return "ignore"
         except StartError as error:
-            return error_words(error, self._stage.name).replace("start_error ", "")
+            return start_words(error, self._stage.name)
         except SupervisorsError as error:
             return error_words(error, self._stage.name)
         return None
@@ -284,12 +287,10 @@ class Run:
     def _later(self, client: str, words: tuple[str, ...], options: dict[str, str]) -> None:
         verb, who, *rest = words
         stage = self._stage
-        if verb in {"kill", "signal"}:
-            signal(self._system, stage.cell(who), rest[0] if rest else "kill")
-            stage.note(client, "done")
-            return
-        if verb == "exit":
-            self._tell(who, "exit", rest[0])
+        if verb in {"kill", "signal", "exit", "call"}:
+            if verb == "signal":
+                words = ("signal", "runner", who, *rest)
+            self._perform(words, options)
             stage.note(client, "done")
             return
         answer: Future[Any]

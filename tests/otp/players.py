@@ -23,6 +23,7 @@ from supervisors import (
     Future,
     Ignore,
     MonitorRef,
+    Reply,
     StartError,
     Supervisor,
     terminate_child,
@@ -89,6 +90,8 @@ class Stage:
 
 class Player(Actor):
     """Does what commands and calls ask of it, and notes what it sees. Its messages are tuples."""
+
+    interruptible = True
 
     def __init__(self, stage: Stage, label: str, options: Options, *, plain: bool = False) -> None:
         self._stage = stage
@@ -170,10 +173,12 @@ class Player(Actor):
         self.exit(reason(word))
         return "answered"
 
-    def _do_slow(self, ms: str) -> str:
-        self._nap(ms)
+    def _do_slow(self, ms: str) -> None:
+        self.system.send_after(int(ms) / 1000, self.cell, ("answer", self.defer()))
+
+    def _do_answer(self, reply: Reply) -> None:
         self._note("slow done")
-        return "slow"
+        reply.set("slow")
 
     # Calls and commands
 

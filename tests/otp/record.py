@@ -1,7 +1,8 @@
 """Record the golden traces anew, from the `erl` of this machine: `python -m tests.otp.record [TOPIC...]`.
 
 Each scenario runs three times; what differs from run to run is no observation, and is an error here.
-With `--ours`, print instead where `supervisors` differs.
+With `--ours`, print instead where `supervisors` differs though no difference is marked; with `--expect`,
+take its present traces for what is expected where one is: read them in the diff before committing.
 """
 
 from __future__ import annotations
@@ -11,9 +12,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from supervisors import StuckError
 from tests.otp.interpreter import run
 from tests.otp.scenario import FOLDER, Scenario, load, plain_text
-from tests.otp.trace import Trace, from_text, golden, to_text
+from tests.otp.trace import (
+    Difference,
+    Trace,
+    differences,
+    faults,
+    from_text,
+    golden,
+    to_text,
+    write_differences,
+)
 
 __all__ = ["main", "record"]
 
@@ -67,35 +78,47 @@ def save(scenarios: list[Scenario], release: str, traces: dict[str, Trace]) -> N
 
 
 def compare(scenarios: list[Scenario]) -> int:
-    """Print the scenarios in which `supervisors` differs from the record; return how many."""
-    expected = golden()
-    count = 0
-    for scenario in scenarios:
-        ours, theirs = run(scenario), expected[scenario.title]
-        if ours != theirs:
-            count += 1
-            print(f"# {scenario.title}")
-            for mine, other in zip(ours, theirs, strict=True):
-                if mine == other:
-                    print(to_text([mine]), end="")
-                else:
-                    print(f"> {mine[0]}\n  OURS {mine[1]}\n  OTP  {other[1]}")
-            print()
-    return count
+    """Print the scenarios in which `supervisors` differs unmarked; return how many."""
+    expected = golden() | {title: found.trace for title, found in differences().items()}
+    return sum(_differs(scenario, expected[scenario.title]) for scenario in scenarios)
+
+
+def _differs(scenario: Scenario, expected: Trace) -> bool:
+    try:
+        ours = run(scenario)
+    except StuckError as error:
+        ours = [("", [str(error)])]
+    if ours == expected:
+        return False
+    print(f"# {scenario.title}\n{to_text(ours)}expected:\n{to_text(expected)}")
+    return True
+
+
+def expect(scenarios: list[Scenario]) -> None:
+    """Keep the present traces of the scenarios in which ours is to differ, and is no fault."""
+    known = {scenario.title: scenario for scenario in scenarios}
+    wrong = faults()
+    write_differences(
+        {
+            title: old if title in wrong else Difference(old.rule, old.why, run(known[title]))
+            for title, old in differences().items()
+        }
+    )
 
 
 def main() -> None:
     """Record, or compare, the scenarios of the topics that are named, or all."""
     words = sys.argv[1:]
-    topics = [word for word in words if word != "--ours"]
+    topics = [word for word in words if not word.startswith("--")]
     scenarios = [s for s in load() if not topics or s.topic in topics]
-    if "--ours" in words:
-        count = compare(scenarios)
-        print(f"{count} of {len(scenarios)} differ")
-        return
-    release, traces = record(scenarios)
-    save(scenarios, release, traces)
-    print(f"{len(scenarios)} scenarios recorded on {release}")
+    if "--expect" in words:
+        expect(load())
+    elif "--ours" in words:
+        print(f"{compare(scenarios)} of {len(scenarios)} differ unmarked")
+    else:
+        release, traces = record(scenarios)
+        save(scenarios, release, traces)
+        print(f"{len(scenarios)} scenarios recorded on {release}")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def _crash_words(error: BaseException, name: Named) -> str:
     if isinstance(error, AlreadyStarted):
         return f"already_started {name(error.ref)}"
     if isinstance(error, InvalidSpec):
-        return f"invalid {error.field}"
+        return "not_for_dynamic" if error.field == "request" else f"invalid {error.field}"
     unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
     return f"invalid {unknown[1]}" if unknown else f"error:{error!r}"
 

@@ -56,10 +56,9 @@ handle_call(hang, _, S) -> {noreply, S};
 handle_call({exit, Reason}, _, S) -> {stop, Reason, S};
 handle_call({answer_exit, Reason}, _, S) -> {stop, Reason, "answered", S};
 handle_call({raise, Error}, _, _) -> erlang:error(Error);
-handle_call({slow, Ms}, _, S) ->
-    timer:sleep(Ms),
-    note("slow done", S),
-    {reply, "slow", S}.
+handle_call({slow, Ms}, From, S) ->
+    erlang:send_after(Ms, self(), {answer, From}),
+    {noreply, S}.
 
 handle_cast({exit, Reason}, S) -> {stop, Reason, S};
 handle_cast({raise, Error}, _) -> erlang:error(Error);
@@ -119,6 +118,10 @@ handle_info({'DOWN', Ref, process, _, Reason}, S = #{monitors := Ms, options := 
     {noreply, S};
 handle_info({word, Word}, S) ->
     note(["got ", Word], S),
+    {noreply, S};
+handle_info({answer, From}, S) ->
+    note("slow done", S),
+    gen_server:reply(From, "slow"),
     {noreply, S};
 handle_info(_, S) -> % a late reply: nothing that a program would see
     {noreply, S}.

@@ -215,6 +215,7 @@ client(Client, Ms, Words, Options) ->
 api(["kill", P], _) -> exit(find(P), kill), "done";
 api(["exit", P, Reason], _) -> tell(P, {exit, term(Reason)}), "done";
 api(["signal", P, Reason], _) -> exit(find(P), term(Reason)), "done";
+api(["call" | _] = Words, Options) -> perform(Words, Options), "done";
 api(["stop", P, Reason], _) ->
     answer(fun() -> gen_server:stop(find(P), term(Reason), infinity) end);
 api(["start_child", S, Label], Options) ->

@@ -26,6 +26,7 @@ result({ok, Pid}) -> "ok " ++ otp_collector:name(Pid);
 result({error, {already_started, Pid}}) -> "error already_started " ++ otp_collector:name(Pid);
 result({error, {Reason, Child}}) when element(1, Child) =:= child ->
     "error start_error " ++ reason(Reason);
+result({error, simple_one_for_one}) -> "error not_for_dynamic";
 result({error, Error}) ->
     case field(Error) of
         {ok, Field} -> "error invalid " ++ Field;
