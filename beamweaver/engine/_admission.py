@@ -282,6 +282,14 @@ class Admissions(Steps):
     def _cancel(self, call: Call) -> None:
         """Stop what runs; the call hears of it when the bodies have ended, whether it waits or not."""
         self.attached.append(call)
+        self._cancel_run()
+
+    def _cancel_first(self, call: Call) -> None:
+        """Stop what runs, whose place the call then takes."""
+        self._enqueue(call)
+        self._cancel_run()
+
+    def _cancel_run(self) -> None:
         if self.stop is None or self.stop.status == "drained":
             self.halt(Stop("cancelled"), wait=True)
 
@@ -456,6 +464,7 @@ class Admissions(Steps):
         Decision.QUEUE: _enqueue,
         Decision.RECORDED: _tell_recorded,
         Decision.CANCEL: _cancel,
+        Decision.CANCEL_FIRST: _cancel_first,
         Decision.CANCEL_LEFT: _cancel_left,
         Decision.RELEASE: _release,
     }

@@ -213,16 +213,15 @@ class Core:
     def settle_queue(self) -> None:
         """What waited behind the run: its turn now, or the run's failure.
 
-        A start waits on behind a run that did not end well, if it was told; an answer has its turn
-        wherever a question may be open.
+        A start waits on behind a run that did not end well, if it was told. An answer has its turn
+        wherever a question may be open, and so has the call for which the run was cancelled.
         """
         status = self.state.status
         turns: list[Call] = []
         held: deque[Call] = deque()
         for call in self.queue:
-            if status in ("complete", "waiting") or (
-                status in ("failed", "cancelled") and call.kind is CallKind.RESUME
-            ):
+            insists = call.kind is CallKind.RESUME or call.on_busy == "cancel"
+            if status in ("complete", "waiting") or (status in ("failed", "cancelled") and insists):
                 turns.append(call)
             elif call.waits:
                 self.report(call)

@@ -92,7 +92,7 @@ class Call:
         run_id: The name of the run that it starts, joins or continues.
         named: Whether the caller gave `run_id` (else it was drawn).
         waits: Whether somebody waits for the run's end; a told message does not.
-        on_busy: `"queue"` or `"reject"`.
+        on_busy: `"queue"`, `"reject"` or `"cancel"`.
         on_unfinished: `"continue"`, `"reject"` or `"restart"`.
         recursion_limit: Steps, or 0 for the graph's own.
         again: It was handed to an earlier incarnation of the thread's actor, so it may have been admitted.
@@ -189,6 +189,8 @@ class Decision(enum.Enum):
     """The input amends a run that a dead process left and that executes here already."""
     CANCEL = "cancel"
     """The running run is cancelled."""
+    CANCEL_FIRST = "cancel first"
+    """The running run is cancelled, then the call has its turn on the cancelled thread."""
     CANCEL_LEFT = "cancel left"
     """The run is unfinished and does not execute here: it is not to be taken up any more."""
     RELEASE = "release"
@@ -282,7 +284,7 @@ def _on_running(
             thread_id=state.thread_id,
             run_id=state.run.names[0],
         )
-    return Decision.QUEUE
+    return Decision.CANCEL_FIRST if call.on_busy == "cancel" else Decision.QUEUE
 
 
 def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:

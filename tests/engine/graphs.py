@@ -64,17 +64,13 @@ def sees(key, name="see"):
     return node
 
 
-def graph(
-    edges="", *, schema=State, name="g", options=None, joins=(), routers=(), build=None, **nodes
-):
+def graph(edges="", *, schema=State, name="g", options=None, joins=(), routers=(), **nodes):
     """A graph of these nodes; those that are None write their name.
 
-    Args:
-        edges: Such as `"^>a a>b b>$"`: `^` is START, `$` is END.
-        options: Of `compile()`; a dict under a node's name has that node's options.
-        joins: `(sources, target)`, sources as `"a b"`.
-        routers: `(source, function)` or `(source, function, targets)`.
-        build: May change the builder before it is compiled.
+    - `edges` are such as `"^>a a>b b>$"`: `^` is START, `$` is END.
+    - `options` are those of `compile()`; a dict under a node's name has that node's options.
+    - `joins` are `(sources, target)`, sources as `"a b"`.
+    - `routers` are `(source, function)` or `(source, function, targets)`.
     """
     options = dict(options or {})
     builder = Graph(schema, name=name)
@@ -87,8 +83,6 @@ def graph(
         builder.add_edge(sources.split(), target)
     for source, router, *targets in routers:
         builder.add_conditional_edges({"^": START}.get(source, source), router, *targets)
-    if build is not None:
-        build(builder)
     return builder.compile(**{"allow_unreachable": True, **options})
 
 
@@ -100,5 +94,5 @@ def line(*names, **options):
 
 def fan(**nodes):
     """Nodes side by side, from START to END."""
-    options = nodes.pop("options", None)
-    return graph(" ".join(f"^>{name}" for name in nodes), options=options, **nodes)
+    given = {key: nodes.pop(key) for key in ("options", "schema") if key in nodes}
+    return graph(" ".join(f"^>{name}" for name in nodes), **given, **nodes)

@@ -250,6 +250,12 @@ class TestEvents:
         assert told == [(1, "node_failed", 1.0), (2, "node_failed", None)]
 
 
+def test_a_failed_attempt_is_counted_where_nobody_listens():
+    driver = Driver(fan(bad=fails_once()), publishing=False)
+    driver.fails({})
+    assert driver.events == []
+
+
 def test_the_record_of_a_stopped_step_names_what_was_cut():
     one = graph(
         "^>a ^>b ^>c", a=None, b=lambda _s: HANGS, c=lambda _s: HANGS, options={"step_timeout": 1}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Annotated, TypedDict
+
 import pytest
 
-from beamweaver.errors import RouterFailed, UnknownTarget
+from beamweaver.errors import RouterFailed, UnknownChannel, UnknownTarget
 from beamweaver.types import END, Command, Completed, Send
 from tests.engine.driver import Driver, goto
-from tests.engine.graphs import fails_once, graph, sees, wrote
+from tests.engine.graphs import fails_once, fan, graph, sees, wrote
 
 
 class TestEdges:
@@ -303,6 +306,13 @@ class TestCommands:
         one = graph("^>a", a=None, b=None)
         assert Driver(one).invoke(goto("b", log=["in"])).state["log"] == ["in", "b"]
 
+    def test_an_input_that_goes_nowhere_completes_its_run_at_once(self):
+        driver = Driver(graph("^>a", a=None))
+        outcome = driver.invoke(goto(END, log=["in"]), run_id="R")
+        assert (type(outcome), outcome.state["log"], len(driver.commits)) == (Completed, ["in"], 1)
+        driver.invoke({})
+        assert driver.invoke({}, run_id="R")["log"] == ["in"]
+
 
 class TestGraphsThatLostANode:
     """Code changes between two processes."""
@@ -326,4 +336,23 @@ class TestGraphsThatLostANode:
         driver.graph = graph("^>a ^>bad", a=None, bad=None)
         driver.crash()
         assert isinstance(driver.fails(None), UnknownTarget)
+        assert driver.stored_status == "failed"
+
+    def test_a_kept_send_to_a_lost_node_fails_the_run(self):
+        driver = Driver(graph("^>a ^>bad", a=lambda _s: Send("c", {}), bad=fails_once(), c=None))
+        driver.fails({})
+        driver.graph = graph("^>a ^>bad", a=None, bad=None)
+        driver.crash()
+        assert isinstance(driver.fails(None), UnknownTarget)
+        assert driver.stored_status == "failed"
+
+    def test_a_kept_write_of_a_lost_key_fails_the_run(self):
+        class Narrow(TypedDict):
+            log: Annotated[list[str], operator.add]
+
+        driver = Driver(fan(a=wrote("a", x=1), bad=fails_once()))
+        driver.fails({})
+        driver.graph = fan(schema=Narrow, a=None, bad=None)
+        driver.crash()
+        assert isinstance(driver.fails(None), UnknownChannel)
         assert driver.stored_status == "failed"

@@ -125,3 +125,8 @@ def test_a_drained_run_keeps_its_count():
     driver.machine.cut()
     driver.run()
     assert (driver.stored_status, driver.row.run.deaths) == ("drained", 2)
+
+
+def test_a_thread_is_set_aside_where_nobody_listens():
+    driver = dies(times=3, publishing=False)
+    assert (driver.stored_status, driver.events) == ("quarantined", [])

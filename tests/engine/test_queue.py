@@ -46,6 +46,14 @@ class TestOrder:
         assert set(driver.reply_counts.values()) == {1}
         assert len(driver.reply_counts) == 5
 
+    def test_a_call_whose_caller_went_away_does_nothing(self):
+        driver = busy()
+        gone, there = driver.send_invoke({"n": 10}), driver.send_invoke({"n": 100})
+        driver.advance()
+        gone.withdrawn = True
+        driver.run()
+        assert driver.answer(there).state["n"] == 101
+
 
 class TestAfterTheRun:
     def test_behind_a_failed_run_a_call_gets_its_failure(self):

@@ -331,7 +331,7 @@ class TestLimits:
 
 
 def test_an_event_that_nobody_listens_to_is_not_made():
-    driver = Driver(fan(a=None, b=None), publishing=False)
+    driver = Driver(graph("^>a ^>b b>c", a=None, b=None, c=None), publishing=False)
     driver.invoke({})
     assert driver.events == []
 

@@ -89,6 +89,15 @@ class TestCancel:
         driver.run()
         assert driver.status == "cancelled"
 
+    def test_a_limit_that_passes_while_bodies_end_changes_nothing(self):
+        driver = begun(fan(a=takes(9), options={"run_timeout": 60}))
+        (key,) = driver.timers
+        driver.send(CallKind.CANCEL)
+        driver.advance()
+        driver.machine.fired(key)
+        driver.run()
+        assert driver.status == "cancelled"
+
     def test_routers_are_stopped(self):
         one = graph("^>a", a=None, b=None, routers=[("a", lambda _s: "b")])
         driver = Driver(one)
@@ -116,6 +125,44 @@ class TestCancel:
         call = driver.send(CallKind.CANCEL)
         driver.run(until=lambda: call.id in driver.replies)
         assert driver.stored_status == "cancelled"
+
+
+class TestCancelFirst:
+    """`on_busy="cancel"`."""
+
+    def test_the_call_finds_a_cancelled_thread(self):
+        driver = begun(fan(a=takes(9), ok=None))
+        outcome = driver.invoke({"n": 10}, on_busy="cancel")
+        assert (outcome.state["n"], outcome.state["log"]) == (10, ["ok", "slow"])
+        assert type(driver.answer(driver.first)) is Cancelled
+        assert (driver.runs("a"), driver.runs("ok"), driver.row.run.number) == (2, 1, 1)
+
+    def test_with_a_restart_it_stops_that_and_does_this(self):
+        driver = begun(fan(a=takes(9), ok=None))
+        outcome = driver.invoke({"n": 10}, on_busy="cancel", on_unfinished="restart")
+        assert (outcome.state["log"], driver.row.run.number) == (["slow", "ok"], 2)
+
+    def test_it_starts_only_when_the_bodies_have_ended(self):
+        driver = begun(fan(a=takes(9)))
+        driver.send_invoke({"n": 10}, on_busy="cancel")
+        driver.advance()
+        driver.actions.clear()
+        driver.run(seconds=1)
+        assert driver.runs("a") == 1
+
+    def test_calls_that_only_wait_hear_of_the_cancel(self):
+        driver = begun(fan(a=takes(9)))
+        waits = driver.send_invoke({"n": 1})
+        driver.send_invoke({"n": 10}, on_busy="cancel")
+        driver.run()
+        assert type(driver.answer(waits)) is Cancelled
+
+    def test_a_told_one_is_kept_first(self):
+        driver = begun(fan(a=takes(9)))
+        driver.tell({"n": 10}, on_busy="cancel")
+        driver.run()
+        assert driver.machine.state.values["n"] == 10
+        assert driver.inbox == ()
 
 
 class TestDrain:

@@ -512,6 +512,26 @@ class TestLeft:
         driver.advance()
         assert type(driver.invoke(OTHER)) is Cancelled
 
+    def test_a_drain_while_an_amendment_is_written_starts_nothing(self):
+        driver = left(recover=True)
+        call = driver.send_invoke(OTHER)
+        driver.advance()
+        driver.machine.drain()
+        driver.run()
+        assert type(driver.answer(call)) is Completed
+        assert driver.runs("ok") == 1
+
+    def test_a_run_is_taken_up_where_nobody_listens(self):
+        driver = left(recover=False)
+        driver.publishing = False
+        driver.recover = True
+        driver.crash()
+        driver.run()
+        assert (driver.stored_status, driver.events[-1].__class__.__name__) == (
+            "complete",
+            "TaskAcknowledged",
+        )
+
 
 class TestRestart:
     @pytest.mark.parametrize("make", [failed, waiting, cancelled, drained])

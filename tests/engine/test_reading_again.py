@@ -1,0 +1,66 @@
+"""Values that are read again from the store, after code that was abandoned may have changed them."""
+
+from __future__ import annotations
+
+from beamweaver.engine.fold import fold
+from beamweaver.types import Send
+from tests.engine.driver import Driver, Later
+from tests.engine.graphs import fails, fan, graph
+
+
+def stored(driver):
+    return fold(driver.store.load("t"), driver.env)
+
+
+def test_values_are_those_of_the_store():
+    driver = Driver(fan(bad=fails(1)))
+    driver.fails({"x": [1]})
+    driver.machine.state.values["x"].append("spoiled")
+    driver.machine.replace_state(stored(driver))
+    outcome = driver.go_on()
+    assert (outcome.state["x"], outcome.state["log"]) == ([1], ["bad"])
+
+
+def test_kept_results_are_those_of_the_store():
+    shared = ["kept"]
+    driver = Driver(fan(ok=lambda _s: {"x": shared}, bad=fails(1)))
+    driver.fails({})
+    shared.append("spoiled")
+    driver.machine.replace_state(stored(driver))
+    assert driver.go_on().state["x"] == ["kept"]
+
+
+def test_overlays_of_sends_are_those_of_the_store():
+    shared = ["kept"]
+    one = graph(
+        "^>a",
+        a=lambda _s: [Send("slow", {}), Send("w", {"x": shared})],
+        slow=lambda _s: Later(1),
+        w=lambda s: {"log": s["x"]},
+        options={"max_concurrency": 1},
+    )
+    driver = Driver(one)
+    driver.send_invoke({})
+    driver.run(until=lambda: driver.runs("slow"))
+    shared.append("spoiled")
+    driver.machine.replace_state(stored(driver))
+    driver.run()
+    assert driver.machine.state.values["log"] == ["kept"]
+
+
+def test_a_store_that_is_behind_changes_nothing():
+    driver = Driver(fan(a=None))
+    driver.invoke({"x": 1})
+    old = stored(driver)
+    driver.invoke({"x": 2})
+    driver.machine.replace_state(old)
+    assert driver.machine.state.values["x"] == 2
+
+
+def test_attempts_that_run_go_on():
+    driver = Driver(fan(slow=lambda _s: Later(1, {"log": ["slow"]})))
+    driver.send_invoke({})
+    driver.run(seconds=0.5)
+    driver.machine.replace_state(stored(driver))
+    driver.run()
+    assert driver.status == "complete"
