@@ -350,8 +350,7 @@ class Run:
         dynamic = who.partition("#")[0] in self._stage.templates
         return " ".join(
             sorted(
-                f"{'' if dynamic else f'{info.id}='}"
-                f"{self._state(info)}/{info.type}"
+                f"{'' if dynamic else f'{info.id}='}{self._state(info)}/{info.type}"
                 for info in found
             )
         )

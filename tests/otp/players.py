@@ -9,6 +9,7 @@ from typing import Any
 from supervisors import (
     BRUTAL_KILL,
     INFINITY,
+    NORMAL,
     Actor,
     ActorExit,
     ActorRef,
@@ -20,6 +21,7 @@ from supervisors import (
     Down,
     DynamicSupervisor,
     Exit,
+    ExitReason,
     Future,
     Ignore,
     MonitorRef,
@@ -130,7 +132,7 @@ class Player(Actor):
     def on_continue(self, term: Any) -> None:
         self.exit(term)
 
-    def on_stop(self, reason: Any) -> None:
+    def on_stop(self, reason: ExitReason = NORMAL) -> None:
         if self._options.get("tells") == "yes":
             self._stage.note("", f"stop {self._name} {self._words(reason)}")
         kind, _, value = self._options.get("ends", "ok").partition(":")
@@ -279,8 +281,10 @@ class Static(Supervisor):
         super().__init__(**flags)
 
     def children(self) -> list[ChildSpec]:
-        return [spec_of(self._stage, child, options)
-                for child, options in self._stage.children.get(self._label, [])]
+        return [
+            spec_of(self._stage, child, options)
+            for child, options in self._stage.children.get(self._label, [])
+        ]
 
 
 class Dynamic(DynamicSupervisor):
@@ -340,7 +344,9 @@ def _shutdown(word: str) -> float | str:
     if word == "infinity":
         return INFINITY
     number = _number(word)
-    return BRUTAL_KILL if word == BRUTAL_KILL else number / 1000 if isinstance(number, int) else word
+    return (
+        BRUTAL_KILL if word == BRUTAL_KILL else number / 1000 if isinstance(number, int) else word
+    )
 
 
 def start_supervisor(stage: Stage, label: str, link: Cell | None = None) -> str:

@@ -66,7 +66,9 @@ def _expand(topic: str, block: list[str]) -> list[Scenario]:
         raise ValueError(f"{topic}: a scenario begins with '# title', not with {title!r}")
     rule = " ".join(line.removeprefix("rule ") for line in rest if line.startswith("rule "))
     lines = [line for line in rest if not line.startswith(("|", "rule "))]
-    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in rest if line[0] == "|"]
+    table = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in rest if line[0] == "|"
+    ]
     rows = [dict(zip(table[0], row, strict=True)) for row in table[1:]] if table else [{}]
     return [
         Scenario(

@@ -101,6 +101,4 @@ def write_differences(found: dict[str, Difference]) -> None:
 
 def faults() -> dict[str, str]:
     """Return the scenarios in which ours differs and must not, each with what is wrong."""
-    return {
-        title: " ".join(lines) for title, lines in _blocks((FOLDER / "open.txt").read_text())
-    }
+    return {title: " ".join(lines) for title, lines in _blocks((FOLDER / "open.txt").read_text())}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TypeAlias
 
 from supervisors import (
     INFINITY,
     KILLED,
+    NO_PROC,
+    NORMAL,
+    SHUTDOWN,
     Abnormal,
     ActorExit,
     AlreadyStarted,
@@ -17,10 +21,7 @@ from supervisors import (
     Crashed,
     ExitReason,
     InvalidSpec,
-    NO_PROC,
-    NORMAL,
     RestartsExceeded,
-    SHUTDOWN,
     Shutdown,
     StartError,
     SupervisorsError,
@@ -28,9 +29,14 @@ from supervisors import (
 
 __all__ = ["Boom", "error_words", "reason", "reason_words", "spec_words", "start_words"]
 
-Named: type = Callable[[object], str]
+Named: TypeAlias = Callable[[object], str]
 
-_REASONS: dict[str, ExitReason] = {"normal": NORMAL, "shutdown": SHUTDOWN, "killed": KILLED, "noproc": NO_PROC}
+_REASONS: dict[str, ExitReason] = {
+    "normal": NORMAL,
+    "shutdown": SHUTDOWN,
+    "killed": KILLED,
+    "noproc": NO_PROC,
+}
 
 
 class Boom(Exception):
@@ -104,7 +110,11 @@ def start_words(error: StartError, name: Named) -> str:
 def spec_words(spec: ChildSpec) -> str:
     """Return `spec` in words, with its defaults."""
     rule = spec.shutdown_rule
-    if isinstance(rule, float | int):
-        rule = "infinity" if rule == INFINITY else str(round(rule * 1000))
+    seconds = rule if isinstance(rule, float | int) else None
+    shutdown = (
+        rule if seconds is None else "infinity" if seconds == INFINITY else round(seconds * 1000)
+    )
     significant = str(spec.significant).lower()
-    return f"{spec.id} {spec.restart} {spec.child_type} shutdown={rule} significant={significant}"
+    return (
+        f"{spec.id} {spec.restart} {spec.child_type} shutdown={shutdown} significant={significant}"
+    )
