@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
 __all__ = [
     "END",
+    "PARENT",
     "START",
     "Cancel",
     "Cancelled",
@@ -38,6 +39,8 @@ START: Final = "__start__"
 """The source of a graph's entry edges."""
 END: Final = "__end__"
 """The target of an edge after which nothing follows."""
+PARENT: Final = "__parent__"
+"""In `Command(graph=PARENT)`: the graph of which the node's own graph is a subgraph."""
 
 Status: TypeAlias = Literal[
     "accepted",
@@ -77,7 +80,9 @@ def seconds(value: Duration | None, what: str) -> float | None:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
     else:
-        raise ValueError(f"{what} is {value!r}; give seconds (int or float), a timedelta, or None")
+        raise ValueError(  # noqa: TRY004  # callers catch one class
+            f"{what} is {value!r}; give seconds (int or float), a timedelta, or None"
+        )
     if not 0 < number < float("inf"):
         raise ValueError(f"{what} is {value!r}; give more than 0 seconds, or None for no limit")
     return number
@@ -113,6 +118,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         update: What a node would otherwise return as its update.
         goto: Node names or `Send`s; they replace the static edges of the node that returns it.
+        graph: `PARENT` for a command to the graph around a subgraph: its update and goto are those of the
+            node that is the subgraph. None for the node's own graph.
         resume: In a call: the answer (or map of answers) to the open questions.
 
     Example:
@@ -120,8 +127,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         'next'
     """
 
+    PARENT: ClassVar[str] = PARENT
+    """The same as `beamweaver.types.PARENT`."""
+
     update: Mapping[str, Any] | None = None
     goto: str | Send | Sequence[str | Send] = ()
+    graph: str | None = None
     resume: Any = msgspec.UNSET
 
 

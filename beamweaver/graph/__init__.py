@@ -12,10 +12,22 @@ Example:
 
 from __future__ import annotations
 
-from beamweaver.graph.builder import Graph, Node, Router
-from beamweaver.graph.channels import MISSING, Channel, Missing, Reducer
-from beamweaver.graph.compiled import Branch, CompiledGraph, FailurePolicy, Join, NodeSpec
-from beamweaver.graph.reducers import append, merge
+from beamweaver.graph._handlers import call_handler, call_on_failure
+from beamweaver.graph.builder import Graph, Node, Predicate, Router
+from beamweaver.graph.changes import Appended, Change, KeysSet, Replaced
+from beamweaver.graph.channels import MISSING, Channel, Folded, Missing, Reducer
+from beamweaver.graph.compiled import CompiledGraph
+from beamweaver.graph.difference import difference
+from beamweaver.graph.guards import Choice, call_guard, choose, guards_to_ask, judge_guard
+from beamweaver.graph.kinds import Ephemeral, IsLastStep, RemainingSteps, Topic, Untracked
+from beamweaver.graph.migrations import Migration, migrations_from
+from beamweaver.graph.mutations import StateMutated, Watch, mutations, state_mutated, watch
+from beamweaver.graph.options import CompileOptions, NodeDefaults, NodeOptions
+from beamweaver.graph.outline import Outline, outline_from_json
+from beamweaver.graph.reducers import add_messages, append, merge
+from beamweaver.graph.schema import update_of
+from beamweaver.graph.shapes import Shape
+from beamweaver.graph.specs import Branch, FailurePolicy, Guard, Handler, Join, NodeSpec
 from beamweaver.graph.updates import (
     NodeReturn,
     Write,
@@ -24,28 +36,66 @@ from beamweaver.graph.updates import (
     normalize,
     normalize_input,
     normalize_routing,
+    overlay_channel,
 )
 
 __all__ = [
     "MISSING",
+    "Appended",
     "Branch",
+    "Change",
     "Channel",
+    "Choice",
+    "CompileOptions",
     "CompiledGraph",
+    "Ephemeral",
     "FailurePolicy",
+    "Folded",
     "Graph",
+    "Guard",
+    "Handler",
+    "IsLastStep",
     "Join",
+    "KeysSet",
+    "Migration",
     "Missing",
     "Node",
+    "NodeDefaults",
+    "NodeOptions",
     "NodeReturn",
     "NodeSpec",
+    "Outline",
+    "Predicate",
     "Reducer",
+    "RemainingSteps",
+    "Replaced",
     "Router",
+    "Shape",
+    "StateMutated",
+    "Topic",
+    "Untracked",
+    "Watch",
     "Write",
+    "add_messages",
     "append",
+    "call_guard",
+    "call_handler",
     "call_node",
+    "call_on_failure",
     "call_router",
+    "choose",
+    "difference",
+    "guards_to_ask",
+    "judge_guard",
     "merge",
+    "migrations_from",
+    "mutations",
     "normalize",
     "normalize_input",
     "normalize_routing",
+    "outline_from_json",
+    "overlay_channel",
+    "state_mutated",
+    "update_of",
+    "watch",
 ]

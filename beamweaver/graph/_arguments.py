@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, UnsetType
 
 from beamweaver.errors import InvalidGraph
+from beamweaver.graph._handlers import NODE, handler_of
+from beamweaver.graph._signatures import CannotCall
+from beamweaver.graph._text import nearest, shown
 from beamweaver.types import Duration, RetryPolicy, seconds
 
+if TYPE_CHECKING:
+    from beamweaver.graph.specs import Handler
+
 __all__ = [
+    "check_options",
+    "edge_options",
     "end",
+    "flag",
+    "handler_option",
+    "isolation_option",
     "key_fault",
     "name_fault",
     "names",
@@ -59,7 +70,7 @@ def end(name: object, which: str, what: str) -> str:
         label = getattr(name, "__name__", None)
         cure = f"its name: {label!r}" if callable(name) and label else "the name of a node"
         raise _refuse(what, f"the {which} is {name!r}; give {cure}")
-    return name
+    return str.__str__(name)  # a member of a str Enum is its value
 
 
 def names(values: object, which: str, what: str) -> tuple[str, ...]:
@@ -107,3 +118,58 @@ def timeout_option(timeout: Duration | UnsetType | None, what: str) -> float | U
         return seconds(timeout, "timeout")
     except ValueError as error:
         raise _refuse(what, str(error)) from None
+
+
+def handler_option(handler: Any, what: str) -> Handler | UnsetType | None:
+    """An error handler, ready to be called; UNSET if it is not given."""
+    if handler is UNSET or handler is None:
+        return handler
+    try:
+        return handler_of(handler, "the error_handler", NODE)
+    except CannotCall as error:
+        raise _refuse(what, str(error)) from None
+
+
+def flag(value: object, name: str, what: str) -> bool:
+    """An option that is on or off."""
+    if not isinstance(value, bool):
+        raise _refuse(what, f"{name} is {shown(value)}; give True or False")
+    return value
+
+
+def isolation_option(value: object, what: str) -> str | None:
+    """Where a node runs."""
+    if value not in (None, "process"):
+        raise _refuse(what, f"isolation is {shown(value)}; give 'process', or leave it out")
+    return None if value is None else "process"
+
+
+def edge_options(when: object, max_runs: object, default: object, what: str) -> None:
+    """Judges what makes an edge more than a plain one."""
+    if when is not None and not callable(when):
+        raise _refuse(
+            what, f"when is {shown(when)}; give a function of (state) that says True or False"
+        )
+    if max_runs is not None and (type(max_runs) is not int or max_runs < 1):
+        raise _refuse(
+            what, f"max_runs is {shown(max_runs)}; give an int of 1 or more, or leave it out"
+        )
+    if flag(default, "default", what) and when is not None:
+        raise _refuse(
+            what,
+            "when and default are both given; a default edge is taken if no other is: keep one of the two",
+        )
+
+
+def check_options(given: Mapping[str, object], known: type, what: str) -> None:
+    """Refuses keywords that a method does not have.
+
+    Raises:
+        TypeError: There is one.
+    """
+    every = known.__annotations__
+    for name in given:
+        if name not in every:
+            raise TypeError(
+                f"{what}: there is no option {name!r}.{nearest(name, every)} Options: {', '.join(every)}"
+            )

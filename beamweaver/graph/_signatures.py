@@ -8,10 +8,23 @@ import typing
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Caller", "CannotCall", "call_plan", "is_async", "reducer_fault", "second_annotation"]
+__all__ = [
+    "Caller",
+    "CannotCall",
+    "HandlerCaller",
+    "call_plan",
+    "is_async",
+    "is_context",
+    "reducer_fault",
+    "refuse_kinds",
+    "second_annotation",
+    "signature_of",
+]
 
 Caller: TypeAlias = Callable[[Callable[..., Any], Any, Any], Any]
 """Calls a function with a state and a context."""
+HandlerCaller: TypeAlias = Callable[[Callable[..., Any], tuple[Any, ...], Any], Any]
+"""Calls a handler with what it takes of the given values, and a context."""
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -35,12 +48,12 @@ def call_plan(fn: object, what: str) -> Caller | None:
     """
     if not callable(fn):
         raise CannotCall(f"{what} is {fn!r}, which cannot be called; give a function of (state)")
-    _refuse_kinds(fn, what)
-    signature = _signature(fn)
+    refuse_kinds(fn, what)
+    signature = signature_of(fn)
     if signature is None:
         return None
     parameters = list(signature.parameters.values())
-    context = [each for each in parameters if _is_context(each)]
+    context = [each for each in parameters if is_context(each)]
     others = [each for each in parameters if each not in context and not _is_optional(each)]
     states = [each for each in parameters if each not in context and _takes_position(each)]
     if len(context) > 1 or len(others) > 1 or (not states and not context):
@@ -92,7 +105,12 @@ def _by_keyword_alone(name: str) -> Caller:
     return call
 
 
-def _refuse_kinds(fn: Callable[..., Any], what: str) -> None:
+def refuse_kinds(fn: Callable[..., Any], what: str) -> None:
+    """Refuses generator functions.
+
+    Raises:
+        CannotCall: It is one.
+    """
     for each in _bodies(fn):
         if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
             raise CannotCall(
@@ -113,14 +131,16 @@ def _bodies(fn: object) -> tuple[Any, Any]:
     return inner, getattr(type(inner), "__call__", None)  # noqa: B004  # the method itself is looked at
 
 
-def _signature(fn: Callable[..., Any]) -> inspect.Signature | None:
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature | None:
+    """The signature of a function, or None if it has none that can be seen."""
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):  # some builtins have none
         return None
 
 
-def _is_context(parameter: inspect.Parameter) -> bool:
+def is_context(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter is for the context: by its name or its annotation."""
     if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
         return False
     annotation = parameter.annotation
@@ -143,7 +163,7 @@ def reducer_fault(fn: object, what: str) -> str | None:
         return f"{what} is {fn!r}, which cannot be called; give a function of (current, update)"
     if inspect.iscoroutinefunction(fn):
         return f"{what} is an async function; reducers are sync: write it with def"
-    signature = _signature(fn)
+    signature = signature_of(fn)
     if signature is None:
         return None
     try:

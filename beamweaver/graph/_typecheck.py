@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin
 
-__all__ = ["ANYTHING", "Checker", "Fault", "checker", "strip", "type_name"]
+__all__ = ["ANYTHING", "Checker", "Fault", "checker", "required_keys", "strip", "type_name"]
 
 Fault: TypeAlias = tuple[str, str, object]
 """Where in the value, what is expected there, and what is there."""
@@ -200,7 +200,7 @@ def _typed_dict(cls: Any, text: str) -> Checker:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError:
         return Checker(text, (), _instance(dict, text))
-    required = _required(cls, hints)
+    required = required_keys(cls, hints)
     members: dict[str, Checker] = {}
 
     def look(value: object) -> Fault | None:
@@ -217,7 +217,8 @@ def _typed_dict(cls: Any, text: str) -> Checker:
     return Checker(text, (), look)
 
 
-def _required(cls: Any, hints: Mapping[str, Any]) -> frozenset[str]:
+def required_keys(cls: Any, hints: Mapping[str, Any]) -> frozenset[str]:
+    """The keys that a TypedDict must have."""
     # Under postponed annotations the class itself does not see Required and NotRequired.
     marks = {key: _mark(hint) for key, hint in hints.items()}
     needed = {key for key, mark in marks.items() if mark == "Required"}

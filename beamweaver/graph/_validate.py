@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.graph._text import listed, nearest, node_text
+from beamweaver.graph._schemas import schema_faults, subgraph_faults
+from beamweaver.graph._text import listed, nearest, node_text, shown
 from beamweaver.types import END, START
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from beamweaver.graph._declared import Declared
+    from beamweaver.graph._declared import Declared, DeclaredEdge
 
-__all__ = ["faults_of"]
+__all__ = ["breakpoint_faults", "faults_of"]
 
 
 def faults_of(declared: Declared, *, allow_unreachable: bool) -> list[str]:
@@ -20,7 +21,8 @@ def faults_of(declared: Declared, *, allow_unreachable: bool) -> list[str]:
     if not declared.nodes:
         return ["the graph has no nodes; add one with add_node(name, fn)"]
     names = dict.fromkeys(node.name for node in declared.nodes)
-    faults = [*_duplicates(declared), *_ends(declared, names)]
+    faults = [*schema_faults(declared), *_duplicates(declared), *_ends(declared, names)]
+    faults += [*_guards(declared), *subgraph_faults(declared)]
     if not _has_entry(declared):
         first = declared.nodes[0].name
         faults.append(
@@ -44,7 +46,7 @@ def _duplicates(declared: Declared) -> Iterator[str]:
 
 def _ends(declared: Declared, names: Iterable[str]) -> Iterator[str]:
     for edge in declared.edges:
-        what = f"add_edge({node_text(edge.source)}, {node_text(edge.target)}) at {edge.place}"
+        what = _edge_text(edge)
         yield from _source_fault(what, edge.source, names)
         yield from _target_fault(what, edge.target, names)
     for join in declared.joins:
@@ -65,6 +67,43 @@ def _ends(declared: Declared, names: Iterable[str]) -> Iterator[str]:
         for target in node.destinations:
             yield from _target_fault(
                 f"destinations= of node {node.name!r} at {node.place}", target, names
+            )
+
+
+def _edge_text(edge: DeclaredEdge) -> str:
+    return f"add_edge({node_text(edge.source)}, {node_text(edge.target)}) at {edge.place}"
+
+
+def _guards(declared: Declared) -> Iterator[str]:
+    plain = {(edge.source, edge.target) for edge in declared.edges if not edge.guarded}
+    chosen = {e.source for e in declared.edges if e.guarded and not e.default}
+    for edge in declared.edges:
+        if not edge.guarded:
+            continue
+        if (edge.source, edge.target) in plain:
+            yield (
+                f"{_edge_text(edge)}: a plain edge between the two is always taken, so this one has no "
+                "effect; leave one of them out"
+            )
+        if edge.default and edge.source not in chosen:
+            yield (
+                f"{_edge_text(edge)}: default=True, and no edge after {node_text(edge.source)} has when= or "
+                "max_runs=, so it is always taken; leave default out, or guard another edge"
+            )
+
+
+def breakpoint_faults(name: str, given: object, nodes: Iterable[str]) -> Iterator[str]:
+    """What is wrong with `interrupt_before=` or `interrupt_after=`."""
+    if given == "*":
+        return
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        yield f'{name} is {shown(given)}; give a list of node names, or "*" for all'
+        return
+    for node in given:
+        if node not in nodes:
+            yield (
+                f"{name} names {node_text(node)}, and there is no such node.{nearest(node, nodes)} "
+                f"Nodes: {listed(nodes)}"
             )
 
 

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, overload
+from typing import Any, Self, TypeAlias, TypeVar, Unpack, overload
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from beamweaver.errors import InvalidGraph
 from beamweaver.graph import _arguments as arguments
@@ -37,22 +36,31 @@ from beamweaver.graph._declared import (
     DeclaredJoin,
     DeclaredNode,
 )
+from beamweaver.graph._node_options import (
+    default_options,
+    node_options,
+    runs_as_subgraph,
+    subgraph_fault,
+)
+from beamweaver.graph._not_yet import not_yet_faults
 from beamweaver.graph._signatures import CannotCall, call_plan, reducer_fault
 from beamweaver.graph._text import listed, nearest, place, plural
 from beamweaver.graph._validate import faults_of
 from beamweaver.graph.channels import Channel, Reducer
-from beamweaver.graph.compiled import CompiledGraph, FailurePolicy
+from beamweaver.graph.compiled import CompiledGraph
+from beamweaver.graph.kinds import Topic
+from beamweaver.graph.options import CompileOptions, NodeDefaults, NodeOptions
 from beamweaver.graph.schema import SchemaFault, channels_of
+from beamweaver.graph.shapes import shape_of
 
-if TYPE_CHECKING:
-    from beamweaver.types import Duration, RetryPolicy
-
-__all__ = ["Graph", "Node", "Router"]
+__all__ = ["Graph", "Node", "Predicate", "Router"]
 
 Node: TypeAlias = Callable[..., Any]
 """A function of `(state)` or `(state, ctx)`; returns an update, `Command`, `Send`, list or None."""
 Router: TypeAlias = Callable[..., Any]
 """A function of `(state)` or `(state, ctx)` that returns where to go."""
+Predicate: TypeAlias = Callable[..., Any]
+"""A function of `(state)` or `(state, ctx)` that returns True or False."""
 _AnyNode = TypeVar("_AnyNode", bound=Node)
 _Compiled = TypeVar("_Compiled", bound=CompiledGraph)
 
@@ -64,32 +72,53 @@ class Graph:
     that is never added, a node that nothing reaches) is gathered, and `compile()` raises all of it.
 
     Args:
-        schema: A `TypedDict` that declares the keys of the state, with reducers as
-            `Annotated[type, reducer]`; None for any key, each keeping its last value.
+        schema: A `TypedDict`, dataclass, `msgspec.Struct` or pydantic model that declares the keys of the
+            state, with reducers and kinds as `Annotated[type, reducer or kind]`; None for any key, each
+            keeping its last value. With a class other than a `TypedDict` nodes and outcomes have
+            instances; its fields without a default must be in the first input of a thread.
         name: The graph's name; stored threads belong to it.
         version: Of this code, 1 or more.
         context_schema: The type of `ctx.context`; None if there is none.
+        input_schema: The keys that a caller may give, and must give if they are required; None for all.
+        output_schema: The keys that outcomes have; None for all.
 
     Raises:
         InvalidGraph: An argument is unfit; the message names it and the cure.
     """
 
     def __init__(
-        self, schema: Any = None, *, name: str, version: int = 1, context_schema: Any = None
+        self,
+        schema: Any = None,
+        *,
+        name: str,
+        version: int = 1,
+        context_schema: Any = None,
+        input_schema: Any = None,
+        output_schema: Any = None,
     ) -> None:
         fault = arguments.name_fault(name, "the graph's name")
         if fault is None and (type(version) is not int or version < 1):
             fault = f"version is {version!r}; give an int of 1 or more"
         _raise(fault, f"graph {name!r}")
-        try:
-            channels = channels_of(schema)
-        except SchemaFault as error:
-            raise _invalid(f"graph {name!r}", str(error)) from None
         self.name = name
         self.version = version
         self.schema = schema
         self.context_schema = context_schema
-        self._declared = Declared(name=name, channels=channels, open=schema is None)
+        try:
+            self._declared = Declared(
+                name=name,
+                version=version,
+                schema=schema,
+                input_schema=input_schema,
+                output_schema=output_schema,
+                channels=channels_of(schema),
+                shape=shape_of(schema),
+                input_shape=None if input_schema is None else shape_of(input_schema),
+                output_shape=None if output_schema is None else shape_of(output_schema),
+                inputs=None if input_schema is None else channels_of(input_schema),
+            )
+        except SchemaFault as error:
+            raise _invalid(f"graph {name!r}", str(error)) from None
 
     def __repr__(self) -> str:
         nodes = [node.name for node in self._declared.nodes]
@@ -97,68 +126,38 @@ class Graph:
 
     @overload
     def add_node(
-        self,
-        name: str,
-        fn: Node,
-        *,
-        retries: int | None = None,
-        retry: RetryPolicy | UnsetType | None = UNSET,
-        timeout: Duration | UnsetType | None = UNSET,
-        metadata: Mapping[str, Any] | None = None,
-        destinations: Sequence[str] = (),
+        self, name: str, fn: Node | CompiledGraph, **options: Unpack[NodeOptions]
     ) -> Self: ...
     @overload
     def add_node(
-        self,
-        name: Node,
-        fn: None = None,
-        *,
-        retries: int | None = None,
-        retry: RetryPolicy | UnsetType | None = UNSET,
-        timeout: Duration | UnsetType | None = UNSET,
-        metadata: Mapping[str, Any] | None = None,
-        destinations: Sequence[str] = (),
+        self, name: Node | CompiledGraph, fn: None = None, **options: Unpack[NodeOptions]
     ) -> Self: ...
     @overload
     def add_node(
-        self,
-        name: str | None = None,
-        fn: None = None,
-        *,
-        retries: int | None = None,
-        retry: RetryPolicy | UnsetType | None = UNSET,
-        timeout: Duration | UnsetType | None = UNSET,
-        metadata: Mapping[str, Any] | None = None,
-        destinations: Sequence[str] = (),
+        self, name: str | None = None, fn: None = None, **options: Unpack[NodeOptions]
     ) -> Callable[[_AnyNode], _AnyNode]: ...
 
     def add_node(
         self,
-        name: str | Node | None = None,
-        fn: Node | None = None,
-        *,
-        retries: int | None = None,
-        retry: RetryPolicy | UnsetType | None = UNSET,
-        timeout: Duration | UnsetType | None = UNSET,
-        metadata: Mapping[str, Any] | None = None,
-        destinations: Sequence[str] = (),
+        name: str | Node | CompiledGraph | None = None,
+        fn: Node | CompiledGraph | None = None,
+        **options: Unpack[NodeOptions],
     ) -> Any:
         """Add a node. Also as `@graph.add_node("name")`; the name may be left to the function.
 
         Args:
             name: Its name: 1 to 128 characters without NUL, ":" and "|", not beginning with "__".
-            fn: A function of `(state)`, or also of a parameter named `ctx` or annotated `Context`.
-            retries: Attempts after the first one, with the other values of `RetryPolicy`.
-            retry: A whole policy, in place of `retries`; None: one attempt, whatever the default.
-            timeout: Seconds (or a `timedelta`) for one attempt; None: no limit, whatever the default.
-            metadata: Notes on the node.
-            destinations: Nodes that it reaches by `goto` or `Send`, for the check of reachability.
+            fn: A function of `(state)`, or also of a parameter named `ctx` or annotated `Context`; or a
+                compiled graph, which runs inside of this one on the keys that both have.
+            **options: `retries`, `retry`, `timeout`, `error_handler`, `metadata`, `destinations`, `defer`,
+                `input_schema`, `persistent`: see `beamweaver.graph.NodeOptions`.
 
         Returns:
             The builder; as a decorator, the function.
 
         Raises:
             InvalidGraph: An argument is unfit, or the function is a generator or takes other parameters.
+            TypeError: There is no such option.
 
         Example:
             >>> graph = Graph(name="g")
@@ -166,89 +165,107 @@ class Graph:
             ... def load(state):
             ...     return None
         """
-        options = {
-            "retry": arguments.retry_option(retries, retry, self._what("add_node")),
-            "timeout": arguments.timeout_option(timeout, self._what("add_node")),
-            "metadata": MappingProxyType(dict(metadata or {})),
-            "destinations": arguments.names(destinations, "destinations", self._what("add_node")),
-            "place": place(),
-        }
+        what = self._what("add_node")
+        arguments.check_options(options, NodeOptions, what)
+        given = node_options(options, what)
         if fn is None and (name is None or isinstance(name, str)):
-            given = name
+            own = name
 
             def decorate(decorated: _AnyNode) -> _AnyNode:
-                self._add_node(given, decorated, options)
+                self._add_node(own, decorated, given)
                 return decorated
 
             return decorate
-        self._add_node(None if fn is None else name, name if fn is None else fn, options)
+        self._add_node(None if fn is None else name, name if fn is None else fn, given)
         return self
 
     def _add_node(self, name: object, fn: Any, options: dict[str, Any]) -> None:
-        name = getattr(fn, "__name__", None) if name is None else name
-        what = f"add_node({name!r})"
-        _raise(arguments.name_fault(name, "the node's name"), self._what(what))
-        caller = self._plan(fn, f"node {name!r}", what)
-        self._declared.nodes.append(DeclaredNode(name=str(name), fn=fn, caller=caller, **options))
+        graph = fn if isinstance(fn, CompiledGraph) else None
+        if name is None:
+            name = getattr(fn, "__name__", None) if graph is None else graph.name
+        what = self._what(f"add_node({name!r})")
+        _raise(arguments.name_fault(name, "the node's name"), what)
+        _raise(subgraph_fault(graph, options), what)
+        if graph is None:
+            options["caller"] = self._plan(fn, f"node {name!r}", f"add_node({name!r})")
+        else:
+            options |= {"caller": None, "subgraph": graph}
+            fn = runs_as_subgraph
+        own = str.__str__(name)  # a str Enum's member is its value
+        self._declared.nodes.append(DeclaredNode(name=own, fn=fn, **options))
 
-    def set_node_defaults(
-        self,
-        *,
-        retries: int | None = None,
-        retry: RetryPolicy | UnsetType | None = UNSET,
-        timeout: Duration | UnsetType | None = UNSET,
-    ) -> Self:
+    def set_node_defaults(self, **options: Unpack[NodeDefaults]) -> Self:
         """Options of nodes that give none of their own, whether added before or after.
 
+        Subgraphs do not pass them on to their own nodes.
+
         Args:
-            retries: Attempts after the first one.
-            retry: A whole policy, in place of `retries`.
-            timeout: Seconds (or a `timedelta`) for one attempt.
+            **options: `retries`, `retry`, `timeout`, `error_handler`: see `beamweaver.graph.NodeDefaults`.
 
         Returns:
             The builder.
 
         Raises:
             InvalidGraph: A value is unfit.
+            TypeError: There is no such option.
         """
         what = self._what("set_node_defaults")
-        policy = arguments.retry_option(retries, retry, what)
-        limit = arguments.timeout_option(timeout, what)
-        if policy is not UNSET:
-            self._declared.retry = policy
-        if limit is not UNSET:
-            self._declared.timeout = limit
+        arguments.check_options(options, NodeDefaults, what)
+        for name, value in default_options(options, what).items():
+            if value is not UNSET:
+                setattr(self._declared, name, value)
         return self
 
-    def add_edge(self, source: str | Sequence[str], target: str) -> Self:
+    def add_edge(
+        self,
+        source: str | Sequence[str],
+        target: str,
+        *,
+        when: Predicate | None = None,
+        max_runs: int | None = None,
+        default: bool = False,
+    ) -> Self:
         """Add an edge, or with a list of sources a join.
 
         Args:
             source: A node, `START`, or a list of nodes that must all arrive (over any number of
                 steps) before the target runs.
             target: A node or `END`.
+            when: The edge is taken if this says True. It sees the merged state.
+            max_runs: How often the edge is taken in a run; after that it is not.
+            default: The edge is taken if no other edge of the source with `when` or `max_runs` is.
 
         Returns:
             The builder.
 
         Raises:
-            InvalidGraph: An argument is no name.
+            InvalidGraph: An argument is unfit.
 
         Example:
             >>> graph = Graph(name="g").add_edge(["facts", "market"], "summary")
+            >>> graph = graph.add_edge("summary", "facts", when=lambda state: state["thin"], max_runs=3)
         """
         what = self._what("add_edge")
         target = arguments.end(target, "target", what)
+        arguments.edge_options(when, max_runs, default, what)
         if isinstance(source, (list, tuple)):
             sources = arguments.names(source, "sources", what)
             if not sources or len(set(sources)) < len(sources):
                 _raise(f"the sources of the join are {list(sources)}; give each once", what)
             if len(sources) > 1:
+                if when is not None or max_runs is not None or default:
+                    _raise(
+                        "a join takes no when=, max_runs= or default=; guard an edge after it", what
+                    )
                 self._declared.joins.append(DeclaredJoin(sources, target, place()))
                 return self
             source = sources[0]
         source = arguments.end(source, "source", what)
-        self._declared.edges.append(DeclaredEdge(source, target, place()))
+        caller = (
+            None if when is None else self._plan(when, f"the guard after {source!r}", "add_edge")
+        )
+        edge = DeclaredEdge(source, target, place(), when, caller, max_runs, default)
+        self._declared.edges.append(edge)
         return self
 
     def add_conditional_edges(
@@ -340,64 +357,50 @@ class Graph:
                 f"the schema has no such key.{nearest(key, known)} Its keys: {listed(known)}", what
             )
         before = declared.channels.get(key)
-        annotation = None if before is None else before.type
-        declared.channels[key] = Channel(key, annotation, reducer)
+        if before is None:
+            declared.channels[key] = Channel(key, None, reducer)
+        elif before.managed or isinstance(before.kind, Topic):
+            _raise(f"the key is {before.kind!r}, which takes no reducer; change its kind", what)
+        else:
+            declared.channels[key] = before.reduced_by(reducer)
         return self
 
-    def compile(
-        self,
-        *,
-        checkpointer: Any = None,
-        failure_policy: FailurePolicy = "proceed",
-        step_timeout: Duration | None = None,
-        run_timeout: Duration | None = None,
-        max_concurrency: int | None = None,
-        recursion_limit: int = 100,
-        allow_unreachable: bool = False,
-    ) -> CompiledGraph:
+    def compile(self, *_nothing: Any, **options: Any) -> CompiledGraph:
         """Judge the graph as a whole and make it immutable. The builder may go on after it.
 
         Args:
-            checkpointer: Where threads are kept; None for threads that end with their call.
-            failure_policy: `"proceed"`: siblings of a failed task finish; `"panic"`: they stop.
-            step_timeout: Seconds for a step, or None.
-            run_timeout: Seconds for a run, or None.
-            max_concurrency: How many tasks of a step run at once, or None for all.
-            recursion_limit: Steps since the last call after which a run is stopped.
-            allow_unreachable: Whether nodes that nothing names are no fault.
+            *_nothing: Options are given by name. (So written, a subclass may list those that it has.)
+            **options: See `beamweaver.graph.CompileOptions`.
 
         Returns:
             The compiled graph.
 
         Raises:
             InvalidGraph: One error with all faults; `.faults` has one text each.
+            TypeError: There is no such option.
         """
-        return self._build(
-            CompiledGraph,
-            checkpointer=checkpointer,
-            failure_policy=failure_policy,
-            step_timeout=step_timeout,
-            run_timeout=run_timeout,
-            max_concurrency=max_concurrency,
-            recursion_limit=recursion_limit,
-            allow_unreachable=allow_unreachable,
-        )
+        if _nothing:
+            raise TypeError(
+                f"{self._what('compile')}: give options by name, as in checkpointer=..."
+            )
+        return self._build(CompiledGraph, **options)
 
     def _build(
         self, cls: type[_Compiled], *, allow_unreachable: bool = False, **options: Any
     ) -> _Compiled:
         """Compile into a subclass of `CompiledGraph`; options as in `compile`."""
-        options, faults = compile_options(options)
-        faults = [*faults_of(self._declared, allow_unreachable=allow_unreachable), *faults]
+        arguments.check_options(options, CompileOptions, self._what("compile"))
+        declared = self._declared
+        options, faults = compile_options(declared, options)
+        faults = [
+            *faults_of(declared, allow_unreachable=allow_unreachable),
+            *faults,
+            *not_yet_faults(declared, options),
+        ]
         if faults:
             raise _invalid(f"graph {self.name!r}", *faults)
-        return cls(
-            **assemble(self._declared),
-            version=self.version,
-            schema=self.schema,
-            context_schema=self.context_schema,
-            **options,
-        )
+        del options["cache"]
+        return cls(**assemble(declared), **options, context_schema=self.context_schema)
 
     def _what(self, call: str) -> str:
         return f"graph {self.name!r}, {call}"

@@ -14,15 +14,17 @@ import collections.abc as cabc
 import enum
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from beamweaver.errors import InvalidUpdate
 from beamweaver.graph._signatures import second_annotation
 from beamweaver.graph._text import described
 from beamweaver.graph._typecheck import ANYTHING, Checker, checker, strip, type_name
-from beamweaver.graph.reducers import append, merge
+from beamweaver.graph.changes import Change, changes_of
+from beamweaver.graph.kinds import MANAGED_TYPES, Ephemeral, Kind, Topic, Untracked
+from beamweaver.graph.reducers import add_messages, append, merge
 
-__all__ = ["MISSING", "Channel", "Missing", "Reducer"]
+__all__ = ["MISSING", "Channel", "Folded", "Missing", "Reducer"]
 
 
 class Missing(enum.Enum):
@@ -50,6 +52,15 @@ _EMPTY: Final[dict[type, type]] = {
     **dict.fromkeys((cabc.Mapping, cabc.MutableMapping), dict),
 }
 _COPIED: Final = (list, dict, set)
+_LISTS: Final = (append, add_messages)
+"""Reducers that take a list of items, or one item."""
+
+
+class Folded(NamedTuple):
+    """A channel's new value, and what changed in it (None: only the whole value says)."""
+
+    value: Any
+    changes: tuple[Change, ...] | None
 
 
 class Channel:
@@ -60,33 +71,65 @@ class Channel:
         annotation: The type of its value; None or `Any` accepts everything.
         reducer: Makes a new value from the value and an update; None keeps the last write, of which
             a step has at most one.
+        kind: Anything but a plain value or reducer; see `beamweaver.graph.kinds`.
+        default: Makes the value before any write, in place of the type's empty one.
+        judge: Makes another judge of whole values around that of the type.
 
     Attributes:
         name: The key.
         type: The type, without `Annotated`; None if there is none.
-        reducer: The reducer, or None.
+        reducer: The reducer (`append` for a topic), or None where a step takes one write.
+        kind: The kind, or None.
         exact: Types whose instances are valid updates without a further look.
+        clears: Whether the value lasts for one step only.
+        stored: Whether a store keeps it.
+        managed: Whether the engine computes it, so that nobody may write it.
 
     Example:
         >>> Channel("n", int).initial()
         MISSING
     """
 
-    __slots__ = ("_adds", "_empty", "_updates", "_values", "exact", "name", "reducer", "type")
+    __slots__ = (
+        "_adds", "_default", "_empty", "_judge", "_updates", "_values", "clears", "exact", "kind",
+        "managed", "name", "reducer", "stored", "type",
+    )  # fmt: skip
 
-    def __init__(self, name: str, annotation: Any = None, reducer: Reducer | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        annotation: Any = None,
+        reducer: Reducer | None = None,
+        kind: Kind | None = None,
+        default: Callable[[], Any] | None = None,
+        judge: Callable[[Checker], Checker] | None = None,
+    ) -> None:
         self.name = name
         self.type = None if annotation is None else strip(annotation)[0]
-        self.reducer = reducer
-        self._values = ANYTHING if annotation is None else checker(annotation)
+        self.kind = kind
+        self.reducer = reducer = append if isinstance(kind, Topic) else reducer
+        self._default = default
+        self._judge = judge
+        self.managed = type(kind) in MANAGED_TYPES
+        self.stored = not (self.managed or isinstance(kind, Untracked))
+        self.clears = isinstance(kind, Ephemeral) or (
+            isinstance(kind, Topic) and not kind.accumulate
+        )
+        values = ANYTHING if annotation is None else checker(annotation)
+        self._values = values if judge is None else judge(values)
         self._updates = self._values if reducer is None else _update_checker(self.type, reducer)
-        self._empty = None if reducer is None else _empty_of(self.type, reducer)
+        self._empty = None if reducer is None else default or _empty_of(self.type, reducer)
         self._adds = reducer in _ADDS
-        self.exact = self._updates.exact
+        self.exact = frozenset[type]() if self.managed else self._updates.exact
 
     def __repr__(self) -> str:
         reducer = "" if self.reducer is None else f", {reducer_name(self.reducer)}"
-        return f"Channel({self.name!r}, {self.type_text}{reducer})"
+        kind = "" if self.kind is None else f", {self.kind!r}"
+        return f"Channel({self.name!r}, {self.type_text}{reducer}{kind})"
+
+    def reduced_by(self, reducer: Reducer) -> Channel:
+        """The same key with another reducer."""
+        return Channel(self.name, self.type, reducer, self.kind, self._default, self._judge)
 
     @property
     def type_text(self) -> str:
@@ -105,7 +148,7 @@ class Channel:
             node: Who wrote it; None for the caller's input.
 
         Raises:
-            InvalidUpdate: It is not of the declared type.
+            InvalidUpdate: It is not of the declared type, or the key is managed.
         """
         if type(value) not in self.exact:
             self._refuse(self._updates, value, node)
@@ -118,20 +161,26 @@ class Channel:
             node: Who wrote it; None for the caller's input.
 
         Raises:
-            InvalidUpdate: It is not of the declared type.
+            InvalidUpdate: It is not of the declared type, or the key is managed.
         """
-        if type(value) not in self._values.exact:
+        if self.managed or type(value) not in self._values.exact:
             self._refuse(self._values, value, node)
 
     def _refuse(self, judge: Checker, value: object, node: str | None) -> None:
+        if self.managed:
+            raise InvalidUpdate(
+                f"{_who(node)} {described(value)} for the key {self.name!r}, which is read only: it is "
+                f"computed for each step ({type(self.kind).__name__}). Leave it out, or use another key",
+                node=node,
+                key=self.name,
+            )
         fault = judge.fault(value)
         if fault is None:
             return
         path, expected, got = fault
         where = f" at {self.name}{path}" if path else ""
-        who = "the input has" if node is None else f"node {node!r} returned"
         raise InvalidUpdate(
-            f"{who} {described(got)} for the key {self.name!r}{where}; expected {expected}. "
+            f"{_who(node)} {described(got)} for the key {self.name!r}{where}; expected {expected}. "
             f"{self._cure(value)}",
             node=node,
             key=self.name,
@@ -146,6 +195,44 @@ class Channel:
         if origin is list:
             return f"Give a list of the declared type: {self.type_text}"
         return f"Give a value of type {self.type_text}, or change the type of {self.name!r}"
+
+    def begin(self, current: Any) -> Any:
+        """What the writes of a step are folded onto, given the value before the step.
+
+        Returns:
+            `current`; `MISSING` for a channel that clears, whose value before is gone.
+        """
+        return MISSING if self.clears else current
+
+    def rest(self, current: Any) -> Any:
+        """The value after a step in which nothing was written to the channel.
+
+        Returns:
+            `current`; for a channel that clears its initial value (`MISSING`: the key is absent).
+        """
+        return self.initial() if self.clears else current
+
+    def is_empty(self, value: Any) -> bool:
+        """Whether a value is the empty one that a topic or a reducer's channel starts at."""
+        if self._empty is None or type(value) not in _EMPTY:
+            return False
+        return not value and not self.initial()
+
+    def folded(self, current: Any, updates: Sequence[Any]) -> Folded:
+        """As `fold`, with what changed.
+
+        Args:
+            current: The value before, as `begin` or an `Overwrite` gave it.
+            updates: Plain updates of one step.
+
+        Returns:
+            The new value and its changes from `current`; the changes are None if `current` is `MISSING`
+            or only the whole value says what changed.
+        """
+        value = self.fold(current, updates)
+        if not updates:
+            return Folded(value, ())
+        return Folded(value, changes_of(self.reducer, current, value, updates))
 
     def fold(self, current: Any, updates: Sequence[Any]) -> Any:
         """The value after updates, in order; `current` itself is never changed.
@@ -196,6 +283,10 @@ class Channel:
         return isinstance(value, numbers.get(origin, (origin,)))
 
 
+def _who(node: str | None) -> str:
+    return "the input has" if node is None else f"node {node!r} returned"
+
+
 def reducer_name(reducer: Reducer) -> str:
     """A reducer as messages and fingerprints write it: `operator.add`, `mine.longest`."""
     module = getattr(reducer, "__module__", None) or ""
@@ -221,10 +312,10 @@ def _appended(current: list[Any], updates: Sequence[Any]) -> list[Any]:
     return value
 
 
-def _empty_of(annotation: Any, reducer: Reducer) -> type | None:
+def _empty_of(annotation: Any, reducer: Reducer) -> Callable[[], Any] | None:
     origin = get_origin(annotation) or annotation
     if annotation is None or origin is Any:
-        return {append: list, merge: dict}.get(reducer)
+        return {append: list, add_messages: list, merge: dict}.get(reducer)
     return _EMPTY.get(origin) if isinstance(origin, type) else None
 
 
@@ -234,7 +325,7 @@ def _update_checker(annotation: Any, reducer: Reducer) -> Checker:
         return ANYTHING
     if reducer in _SAME_TYPE or reducer is merge:
         return checker(annotation)
-    if reducer is append:
+    if reducer in _LISTS:
         args = get_args(annotation)
         return checker(annotation | args[0]) if args else ANYTHING
     return checker(second_annotation(reducer))

@@ -11,102 +11,25 @@ Example:
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
-from beamweaver.errors import UnknownChannel
+from beamweaver.errors import InvalidUpdate, UnknownChannel
 from beamweaver.graph._text import listed, nearest
 from beamweaver.graph.channels import Channel
+from beamweaver.graph.drawing import draw_mermaid
+from beamweaver.graph.kinds import managed_value
+from beamweaver.graph.picture import draw_svg
+from beamweaver.graph.shapes import OPEN, Shape
+from beamweaver.graph.specs import Branch, FailurePolicy, Guard, Handler, Join, NodeSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Mapping
 
-    from beamweaver.graph._signatures import Caller
-    from beamweaver.types import RetryPolicy
+    from beamweaver.graph.migrations import Migration
+    from beamweaver.graph.outline import Outline
+    from beamweaver.types import ThreadState
 
-__all__ = ["Branch", "CompiledGraph", "FailurePolicy", "Join", "NodeSpec"]
-
-FailurePolicy: TypeAlias = Literal["proceed", "panic"]
-
-
-class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
-    """A node.
-
-    Attributes:
-        name: Its name.
-        index: Its place in the order of declaration.
-        fn: The function.
-        caller: How to call it with a context, or None if it takes the state only.
-        retry: When an attempt is made again; None for one attempt.
-        timeout: Seconds for one attempt, or None for no limit.
-        metadata: What the user noted at the node.
-        destinations: Where the user said that it may go by `goto` or `Send`.
-        place: Where it was added, as `file:line`.
-        is_async: Whether it is a coroutine function, so that it runs on the node loop.
-    """
-
-    name: str
-    index: int
-    fn: Callable[..., Any]
-    caller: Caller | None = None
-    is_async: bool = False
-    retry: RetryPolicy | None = None
-    timeout: float | None = None
-    metadata: Mapping[str, Any] = MappingProxyType({})
-    destinations: tuple[str, ...] = ()
-    place: str = ""
-
-    @property
-    def wants_ctx(self) -> bool:
-        """Whether the function takes a context."""
-        return self.caller is not None
-
-
-class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """An edge that fires when all of its sources have arrived.
-
-    Attributes:
-        key: A name that depends on sources and target only.
-        sources: The nodes that must arrive.
-        target: The node that then runs.
-    """
-
-    key: str
-    sources: tuple[str, ...]
-    target: str
-
-
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
-    """A conditional edge.
-
-    Attributes:
-        source: The node, or `START`, after which the router is asked.
-        index: Which of its source's branches it is.
-        router: The function.
-        caller: How to call it with a context, or None if it takes the state only.
-        targets: The node of each router value; None where a router returns names of nodes.
-        place: Where it was added, as `file:line`.
-        is_async: Whether it is a coroutine function.
-    """
-
-    source: str
-    index: int
-    router: Callable[..., Any]
-    caller: Caller | None = None
-    is_async: bool = False
-    targets: Mapping[Hashable, str] | None = None
-    place: str = ""
-
-    @property
-    def wants_ctx(self) -> bool:
-        """Whether the router takes a context."""
-        return self.caller is not None
-
-    @property
-    def name(self) -> str:
-        """The router's own name."""
-        return getattr(self.router, "__name__", type(self.router).__name__)
+__all__ = ["Branch", "CompiledGraph", "FailurePolicy", "Guard", "Join", "NodeSpec"]
 
 
 class CompiledGraph:
@@ -116,7 +39,8 @@ class CompiledGraph:
         name: The graph's name; threads belong to it.
         version: The version of the code that the user declared.
         fingerprint: A hash of shape and types: equal for equal graphs, in every process.
-        schema: The TypedDict of the state, or None.
+        outline: What the fingerprint is of, as data.
+        schema: The class of the state, or None.
         context_schema: The type of `ctx.context`, or None.
         open: Whether any key may be written, because there is no schema.
         nodes: The nodes by name, in the order of declaration.
@@ -124,11 +48,25 @@ class CompiledGraph:
         edges: For each node and `START`, where its static edges lead; `END` is left out.
         joins: For each source of a join, its joins.
         branches: For each source of conditional edges, its branches.
+        guards: For each source of guarded edges, these, in the order of declaration.
+        ends: Sources of a static edge to `END`.
+        shape: The form in which nodes see the state.
+        output_shape: The form of outcomes.
+        inputs: The keys that an input may have; None for all keys of the state.
+        input_shape: The form of a whole input.
+        required: The keys that the first input of a thread must bring.
+        clearing: The keys whose values last for one step.
+        managed: The keys that are computed for each step.
         failure_policy: `"proceed"` or `"panic"`.
         step_timeout: Seconds for a step, or None.
         run_timeout: Seconds for a run, or None.
         max_concurrency: How many tasks of a step run at once, or None.
         recursion_limit: Steps since the last call before a run is stopped.
+        interrupt_before: Nodes before which every run stops once.
+        interrupt_after: Nodes after which every run stops once.
+        migrations: How threads of older versions become threads of this one.
+        on_failure: What is called when a run has failed, or None.
+        strict: Whether values that a node changed in place are found at any depth.
         checkpointer: What the user gave; this package never looks at it.
     """
 
@@ -153,6 +91,19 @@ class CompiledGraph:
         max_concurrency: int | None,
         recursion_limit: int,
         checkpointer: Any,
+        outline: Outline,
+        guards: Mapping[str, tuple[Guard, ...]] = MappingProxyType({}),
+        ends: frozenset[str] = frozenset(),
+        shape: Shape = OPEN,
+        input_shape: Shape | None = None,
+        output_shape: Shape | None = None,
+        inputs: Mapping[str, Channel] | None = None,
+        required: frozenset[str] = frozenset(),
+        interrupt_before: frozenset[str] = frozenset(),
+        interrupt_after: frozenset[str] = frozenset(),
+        migrations: Mapping[int, Migration] = MappingProxyType({}),
+        on_failure: Handler | None = None,
+        strict: bool = False,
     ) -> None:
         self.name = name
         self.version = version
@@ -171,6 +122,21 @@ class CompiledGraph:
         self.max_concurrency = max_concurrency
         self.recursion_limit = recursion_limit
         self.checkpointer = checkpointer
+        self.outline = outline
+        self.guards = MappingProxyType(dict(guards))
+        self.ends = ends
+        self.shape = shape
+        self.input_shape = input_shape or shape
+        self.output_shape = output_shape or shape
+        self.inputs = None if inputs is None else MappingProxyType(dict(inputs))
+        self.required = required
+        self.interrupt_before = interrupt_before
+        self.interrupt_after = interrupt_after
+        self.migrations = MappingProxyType(dict(migrations))
+        self.on_failure = on_failure
+        self.strict = strict
+        self.clearing = tuple(channel for channel in channels.values() if channel.clears)
+        self.managed = tuple(channel for channel in channels.values() if channel.managed)
 
     def __setattr__(self, name: str, value: object) -> None:
         # Subclasses may have state of their own; what the builder made stays as it is.
@@ -208,11 +174,102 @@ class CompiledGraph:
             key=name,
         )
 
+    # Views --------------------------------------------------------------------------------------
+
+    def view(
+        self, values: Mapping[str, Any], node: NodeSpec | None = None, *, remaining: int = 0
+    ) -> Any:
+        """What a node, router, guard or handler sees of the state.
+
+        Args:
+            values: The values of the channels, with the overlay of a `Send` laid over them.
+            node: The node; None for routers, guards and `get_state`.
+            remaining: How many steps the run may still take, this one included, for managed keys.
+
+        Returns:
+            A new dict or instance; the values in it are shared with everyone, not copied.
+
+        Raises:
+            InvalidUpdate: A field that the class requires has no value, or the class refuses the values.
+        """
+        if self.managed:
+            values = {**values, **self.managed_values(remaining)}
+        return self.shape_of(node).make(values)
+
+    def shape_of(self, node: NodeSpec | None) -> Shape:
+        """The form in which a node sees the state: `shape.read(view)` for `mutations`."""
+        return self.shape if node is None or node.shape is None else node.shape
+
+    def managed_values(self, remaining: int) -> dict[str, int | bool]:
+        """The managed keys of a step.
+
+        Args:
+            remaining: How many steps the run may still take, this one included.
+        """
+        return {each.name: managed_value(each.kind, remaining) for each in self.managed}  # type: ignore[arg-type]  # a managed channel has such a kind
+
+    def output(self, values: Mapping[str, Any]) -> Any:
+        """The state as an outcome shows it: the keys of the output schema, without managed ones."""
+        return self.output_shape.make(values)
+
+    def cleared(self, values: Mapping[str, Any], written: Mapping[str, Any]) -> dict[str, Any]:
+        """What becomes of the keys that last for one step and that a step did not write.
+
+        Args:
+            values: The values before the step's merge.
+            written: The keys that the step wrote.
+
+        Returns:
+            The new value of each that changes; `MISSING` where the key is absent from now on.
+        """
+        return {
+            channel.name: channel.rest(values[channel.name])
+            for channel in self.clearing
+            if channel.name in values
+            and channel.name not in written
+            and not channel.is_empty(values[channel.name])
+        }
+
+    def check_complete(self, values: Mapping[str, Any]) -> None:
+        """Judges the state after the input of a thread.
+
+        Args:
+            values: The values with the input merged in.
+
+        Raises:
+            InvalidUpdate: A key that the input schema requires has no value.
+        """
+        missing = [key for key in self.input_shape.keys if key in self.required - values.keys()]
+        if missing:
+            raise InvalidUpdate(
+                f"the input lacks {listed(missing)}, which {self.input_shape.name} requires: give "
+                f'{{"{missing[0]}": ...}}, or a default to the field',
+                node=None,
+                keys=tuple(missing),
+            )
+
+    # Drawing ------------------------------------------------------------------------------------
+
+    def draw_mermaid(self, *, state: ThreadState | None = None, direction: str = "TD") -> str:
+        """The graph as text of a mermaid flowchart; needs no network.
+
+        Args:
+            state: A thread's state; its tasks are coloured and labelled by how they stand.
+            direction: `"TD"` (top down) or `"LR"` (left to right).
+        """
+        return draw_mermaid(self, state=state, direction=direction)
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
+        """What a notebook shows: a picture, made here without network."""
+        return {"image/svg+xml": draw_svg(self), "text/plain": repr(self)}
+
 
 CompiledGraph._fixed = frozenset(  # noqa: SLF001  # the class's own constant
     {
-        "name", "version", "fingerprint", "schema", "context_schema", "open", "nodes", "channels",
-        "edges", "joins", "branches", "failure_policy", "step_timeout", "run_timeout",
-        "max_concurrency", "recursion_limit", "checkpointer",
+        "name", "version", "fingerprint", "outline", "schema", "context_schema", "open", "nodes",
+        "channels", "edges", "joins", "branches", "guards", "ends", "shape", "input_shape",
+        "output_shape", "inputs", "required", "clearing", "managed", "failure_policy",
+        "step_timeout", "run_timeout", "max_concurrency", "recursion_limit", "interrupt_before",
+        "interrupt_after", "migrations", "on_failure", "strict", "checkpointer",
     }
 )  # fmt: skip

@@ -14,7 +14,7 @@ import msgspec
 from beamweaver.errors import InvalidUpdate, UnknownChannel, UnknownTarget
 from beamweaver.graph._text import described, listed, nearest, node_text, shown
 from beamweaver.graph.channels import Channel
-from beamweaver.types import END, Command, Overwrite, Send, seconds
+from beamweaver.types import END, PARENT, Command, Overwrite, Send, seconds
 
 if TYPE_CHECKING:
     from beamweaver.graph.compiled import Branch, CompiledGraph, NodeSpec
@@ -27,6 +27,7 @@ __all__ = [
     "normalize",
     "normalize_input",
     "normalize_routing",
+    "overlay_channel",
 ]
 
 Write = tuple[str, Any, bool]
@@ -43,11 +44,14 @@ class NodeReturn(msgspec.Struct, frozen=True):
         goto: Nodes that replace the static edges of the node; None leaves these in force, and an
             empty tuple goes nowhere.
         sends: Tasks for the next step, in order.
+        parent: Commands to the graph around, in order, not judged yet: `normalize(parent, node, command)`
+            with the node that is the subgraph judges each.
     """
 
     writes: tuple[Write, ...] = ()
     goto: tuple[str, ...] | None = None
     sends: tuple[Send, ...] = ()
+    parent: tuple[Command, ...] = ()
 
 
 _NOTHING: Final = NodeReturn()
@@ -55,19 +59,23 @@ _ANY: Final = Channel("any")
 """Judges the values of keys that nothing declares: all are good."""
 
 
-def normalize(graph: CompiledGraph, node: NodeSpec, returned: object) -> NodeReturn:
+def normalize(
+    graph: CompiledGraph, node: NodeSpec, returned: object, *, nested: bool = False
+) -> NodeReturn:
     """Judge what a node returned.
 
     Args:
         graph: The graph.
         node: The node.
         returned: None, an update, a `Command`, a `Send`, or a list of these.
+        nested: Whether the graph runs as a subgraph, so that it has a parent to command.
 
     Returns:
         Its writes, goto and Sends, in order.
 
     Raises:
-        InvalidUpdate: It is none of these, or a value is of the wrong type.
+        InvalidUpdate: It is none of these, a value is of the wrong type, or it commands a parent that there
+            is not.
         UnknownChannel: A key that the schema lacks.
         UnknownTarget: A `goto` or `Send` to a node that the graph lacks.
     """
@@ -75,7 +83,7 @@ def normalize(graph: CompiledGraph, node: NodeSpec, returned: object) -> NodeRet
         return _NOTHING
     if type(returned) is dict:
         return NodeReturn(_writes(graph, node.name, returned))
-    return _Collector(graph, node.name).collect(returned)
+    return _Collector(graph, node.name, nested=nested).collect(returned)
 
 
 def normalize_input(graph: CompiledGraph, value: object) -> NodeReturn:
@@ -98,9 +106,11 @@ def normalize_input(graph: CompiledGraph, value: object) -> NodeReturn:
         collector.command(value)
         return collector.result()
     if isinstance(value, Mapping):
+        _check_inputs(graph, value)
         return NodeReturn(_writes(graph, _INPUT, value))
     raise InvalidUpdate(
-        f"the input is {described(value)}; give a dict such as {_example(graph)}, or a Command",
+        f"the input is {described(value)}; give a dict such as {_example(graph)}, or a Command"
+        f"{_instance_cure(graph, value)}",
         node=_INPUT,
         got=type(value).__name__,
     )
@@ -174,6 +184,33 @@ def _writes(graph: CompiledGraph, node: str | None, update: Mapping[Any, Any]) -
     return tuple(writes)
 
 
+def _check_inputs(graph: CompiledGraph, update: Mapping[Any, Any]) -> None:
+    """Judges an input by the graph's input schema, before the state's own types judge it."""
+    if graph.inputs is None:
+        return
+    for key, value in update.items():
+        channel = graph.inputs.get(key)
+        if channel is not None:
+            if type(value) is not Overwrite:
+                channel.check(value, node=_INPUT)
+        elif key in graph.channels or graph.open:
+            name = graph.input_shape.name
+            raise UnknownChannel(
+                f"the input has the key {key!r}, which {name} lacks.{nearest(key, graph.inputs)} "
+                f"Its keys: {listed(graph.inputs)}. Leave {key!r} out, or add it to {name}",
+                node=_INPUT,
+                key=key,
+            )
+
+
+def _instance_cure(graph: CompiledGraph, value: object) -> str:
+    """What to do in place of giving a whole instance of the state's class, defaults and all."""
+    for shape in (graph.shape, graph.input_shape):
+        if not shape.is_dict and isinstance(value, shape.schema):
+            return f". To write some of its fields: update_of({shape.name}, {shape.keys[0]}=...)"
+    return ""
+
+
 def _undeclared(graph: CompiledGraph, node: str | None, key: object) -> Channel:
     who = "the input has" if node is None else f"node {node!r} returned"
     if not isinstance(key, str):
@@ -205,18 +242,20 @@ def _example(graph: CompiledGraph) -> str:
 class _Collector:
     """Gathers the parts of one return, in order."""
 
-    __slots__ = ("goto", "graph", "node", "sends", "writes")
+    __slots__ = ("goto", "graph", "nested", "node", "parent", "sends", "writes")
 
-    def __init__(self, graph: CompiledGraph, node: str | None) -> None:
+    def __init__(self, graph: CompiledGraph, node: str | None, *, nested: bool = False) -> None:
         self.graph = graph
         self.node = node
+        self.nested = nested
+        self.parent: list[Command] = []
         self.writes: list[Write] = []
         self.goto: list[str] | None = None
         self.sends: list[Send] = []
 
     def result(self) -> NodeReturn:
         goto = None if self.goto is None else tuple(dict.fromkeys(self.goto))
-        return NodeReturn(tuple(self.writes), goto, tuple(self.sends))
+        return NodeReturn(tuple(self.writes), goto, tuple(self.sends), tuple(self.parent))
 
     def collect(self, returned: object) -> NodeReturn:
         if type(returned) in (list, tuple):
@@ -238,6 +277,9 @@ class _Collector:
             self._refuse(part, where)
 
     def command(self, command: Command) -> None:
+        if command.graph is not None:
+            self._to_parent(command)
+            return
         if command.resume is not msgspec.UNSET and self.node is not None:
             raise InvalidUpdate(
                 f"node {self.node!r} returned Command(resume=...); only a call can answer a "
@@ -252,9 +294,26 @@ class _Collector:
                     node=self.node,
                     got=type(command.update).__name__,
                 )
+            if self.node is None:
+                _check_inputs(self.graph, command.update)
             self.writes.extend(_writes(self.graph, self.node, command.update))
         if command.goto != ():
             self._go(command.goto)
+
+    def _to_parent(self, command: Command) -> None:
+        who = self._who()
+        if command.graph != PARENT:
+            raise InvalidUpdate(
+                f"{who} Command(graph={shown(command.graph)}); give PARENT, or leave graph out",
+                node=self.node,
+            )
+        if not self.nested:
+            raise InvalidUpdate(
+                f"{who} Command(graph=PARENT), and graph {self.graph.name!r} does not run inside of another "
+                "one here; leave graph= out",
+                node=self.node,
+            )
+        self.parent.append(Command(update=command.update, goto=command.goto, resume=command.resume))
 
     def _go(self, goto: object) -> None:
         self.goto = [] if self.goto is None else self.goto
@@ -263,7 +322,7 @@ class _Collector:
                 self.sends.append(self.send(target))
             elif isinstance(target, str) and (target == END or target in self.graph.nodes):
                 if target != END:
-                    self.goto.append(target)
+                    self.goto.append(self.graph.nodes[target].name)
             else:
                 raise _unknown(self.graph, f"{self._who()} Command(goto=...) to", self.node, target)
 
@@ -284,12 +343,19 @@ class _Collector:
                 close()  # nobody will await it; Python would warn at a later, unrelated place
             hint = " It is a coroutine: write the node with async def and await it there."
         raise InvalidUpdate(
-            f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint} "
+            f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint}"
+            f"{self._update_cure(part)} "
             f"Return None, a dict such as {_example(self.graph)}, a Command, a Send, "
             "or a list of these",
             node=self.node,
             got=type(part).__name__,
         )
+
+    def _update_cure(self, part: object) -> str:
+        shape = self.graph.shape
+        if shape.is_dict or not isinstance(part, shape.schema):
+            return ""
+        return f" To write some of its fields, return update_of({shape.name}, {shape.keys[0]}=...)."
 
 
 def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) -> Send:
@@ -302,10 +368,11 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
             node=node,
             got=type(send.update).__name__,
         )
+    target = graph.nodes[send.node]
     for key, value in send.update.items():
-        channel = graph.channels.get(key)
+        channel = overlay_channel(graph, target, key)
         if channel is None:
-            channel = _undeclared(graph, node, key)
+            raise _no_overlay(graph, who, node, target, key)
         if type(value) is Overwrite:
             raise InvalidUpdate(
                 f"{who} made a Send to {send.node!r} with Overwrite for the key {key!r}; a Send's "
@@ -320,6 +387,41 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
         except ValueError as error:
             raise InvalidUpdate(f"{who}: {error}", node=node) from None
     return send
+
+
+def overlay_channel(graph: CompiledGraph, node: NodeSpec, key: Any) -> Channel | None:
+    """What judges, and types, a key of the overlay of a `Send` to a node; None if the node sees no such key.
+
+    A node with an input schema of its own sees the keys of that one; other nodes see the state's.
+    """
+    if node.inputs is not None:
+        return node.inputs.get(key)
+    if node.subgraph is not None and not node.subgraph.open:
+        inner = node.subgraph
+        return (inner.channels if inner.inputs is None else inner.inputs).get(key)
+    known = graph.channels.get(key)
+    if known is None and graph.open and isinstance(key, str) and not key.startswith("__"):
+        return _ANY
+    return known
+
+
+def _no_overlay(
+    graph: CompiledGraph, who: str, node: str | None, target: NodeSpec, key: object
+) -> Exception:
+    if target.inputs is None and target.subgraph is None:
+        try:
+            _undeclared(graph, node, key)
+        except InvalidUpdate as error:
+            return error
+    keys = target.inputs
+    if target.subgraph is not None:
+        keys = target.subgraph.inputs or target.subgraph.channels
+    return UnknownChannel(
+        f"{who} made a Send to {target.name!r} with the key {described(key)}, which that node does not "
+        f"see.{nearest(key, keys or ())} Its keys: {listed(keys or ())}",
+        node=node,
+        key=key if isinstance(key, str) else repr(key),
+    )
 
 
 def _unknown(graph: CompiledGraph, what: str, node: str | None, target: object) -> UnknownTarget:
@@ -344,7 +446,7 @@ def _routed(graph: CompiledGraph, branch: Branch, value: Any) -> str:
     if isinstance(value, str) and value == END:
         return END
     if branch.targets is None and isinstance(value, str) and value in graph.nodes:
-        return value
+        return graph.nodes[value].name
     allowed = list(graph.nodes if branch.targets is None else branch.targets)
     what = "the name of a node" if branch.targets is None else "one of its targets"
     raise UnknownTarget(
