@@ -1,0 +1,157 @@
+"""What nothing acts on yet is refused by compile(), never ignored."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, TypedDict
+
+import pytest
+
+from beamweaver.errors import InvalidGraph
+from beamweaver.graph import (
+    Ephemeral,
+    Graph,
+    IsLastStep,
+    Migration,
+    Topic,
+    Untracked,
+    _not_yet,
+)
+from beamweaver.types import START
+
+
+class State(TypedDict):
+    n: int
+
+
+class Topics(TypedDict):
+    found: Annotated[list[str], Topic]
+
+
+class Signals(TypedDict):
+    signal: Annotated[str, Ephemeral]
+
+
+class Clients(TypedDict):
+    client: Annotated[object, Untracked]
+
+
+class Managed(TypedDict):
+    last: Annotated[bool, IsLastStep]
+
+
+@dataclasses.dataclass
+class Data:
+    n: int = 0
+
+
+def nothing(state):
+    return None
+
+
+def one(schema=State, version=1, graph=None, **options):
+    return Graph(schema, name="g", version=version, **(graph or {})).add_node(
+        "a", nothing, **options
+    )
+
+
+CHILD = one().add_edge(START, "a").compile()
+
+DECLARED = {
+    "class schema": lambda: one(Data),
+    "input_schema": lambda: one(graph={"input_schema": State}),
+    "output_schema": lambda: one(graph={"output_schema": State}),
+    "topic": lambda: one(Topics),
+    "ephemeral": lambda: one(Signals),
+    "untracked": lambda: one(Clients),
+    "managed": lambda: one(Managed),
+    "guard": lambda: one().add_edge("a", "a", when=lambda state: False),
+    "defer": lambda: one(defer=True),
+    "error_handler": lambda: one(error_handler=lambda failure: None),
+    "node input_schema": lambda: one(input_schema=State),
+    "subgraph": lambda: one().add_node("b", CHILD).add_edge("a", "b"),
+    "isolation": lambda: one(isolation="process"),
+    "cache": lambda: one(cache=object()),
+}
+OTHER_WAYS = {
+    "max_runs=": lambda: one().add_edge("a", "a", max_runs=2),
+    "a default handler": lambda: one().set_node_defaults(error_handler=lambda failure: None),
+    "a default cache": lambda: one().set_node_defaults(cache=object()),
+    "a persistent subgraph": lambda: one().add_node("b", CHILD, persistent=True).add_edge("a", "b"),
+}
+OPTIONS = {
+    "interrupt_before": {"interrupt_before": ["a"]},
+    "interrupt_after": {"interrupt_after": "*"},
+    "on_failure": {"on_failure": lambda failures: None},
+    "migrations": {"migrations": {1: Migration()}},
+    "strict": {"strict": True},
+    "cache": {"cache": object()},
+}
+
+
+def refused(builder, **options):
+    with pytest.raises(InvalidGraph) as caught:
+        builder.add_edge(START, "a").compile(**options)
+    return caught.value.faults
+
+
+@pytest.mark.parametrize("feature", DECLARED)
+def test_a_declaration_that_nothing_acts_on_is_refused_with_a_cure(feature):
+    (fault,) = refused(DECLARED[feature]())
+    name, cure = _not_yet.NOT_YET[feature]
+
+    assert fault.endswith(f"{name} is not supported yet; {cure}")
+
+
+@pytest.mark.parametrize("what", OTHER_WAYS)
+def test_every_way_to_declare_it_is_refused(what):
+    (fault,) = refused(OTHER_WAYS[what]())
+
+    assert "is not supported yet" in fault
+
+
+@pytest.mark.parametrize("feature", OPTIONS)
+def test_an_option_of_compile_that_nothing_acts_on_is_refused_with_a_cure(feature):
+    (fault,) = refused(one(version=2), **OPTIONS[feature])
+    name, cure = _not_yet.NOT_YET[feature]
+
+    assert fault == f"{name} is not supported yet; {cure}"
+
+
+def test_every_row_of_the_table_is_refused_by_one_of_these_tests():
+    assert set(_not_yet.NOT_YET) <= {*DECLARED, *OPTIONS}
+
+
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("feature", DECLARED)
+def test_without_its_row_a_declaration_compiles(feature):
+    assert DECLARED[feature]().add_edge(START, "a").compile().nodes
+
+
+@pytest.mark.usefixtures("everything")
+@pytest.mark.parametrize("feature", OPTIONS)
+def test_without_its_row_an_option_of_compile_is_taken(feature):
+    assert one(version=2).add_edge(START, "a").compile(**OPTIONS[feature]).nodes
+
+
+def test_what_is_not_asked_for_is_not_refused():
+    compiled = (
+        one()
+        .add_edge(START, "a")
+        .compile(
+            interrupt_before=(),
+            interrupt_after=[],
+            on_failure=None,
+            migrations={},
+            strict=False,
+            cache=None,
+        )
+    )
+
+    assert compiled.interrupt_before == frozenset()
+
+
+def test_it_comes_together_with_all_other_faults():
+    faults = refused(one(defer=True).add_edge("a", "x"), recursion_limit=0)
+
+    assert len(faults) == 3
