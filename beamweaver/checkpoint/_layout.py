@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import Struct
 from typing import Final, get_args
-from zlib import crc32
+from zlib import compress, crc32, decompress, error
 
 from beamweaver.checkpoint.records import StatusName
 from beamweaver.errors import CorruptRecord, StoreError
@@ -36,6 +36,7 @@ __all__ = [
     "read_number",
     "refused_id",
     "seal",
+    "seal_small",
     "sealed",
     "status_key",
     "tail",
@@ -75,7 +76,10 @@ _KIND_NAMES: Final = {
 }
 _HEADER: Final = Struct(">IB")
 _PLAIN: Final = 1
+_ZLIB: Final = 2
 _PLAIN_BYTE: Final = bytes([_PLAIN])
+_ZLIB_BYTE: Final = bytes([_ZLIB])
+_FAST: Final = 1
 
 
 def thread_key(thread_id: str) -> bytes | None:
@@ -109,6 +113,14 @@ def seal(key: bytes, payload: bytes) -> bytes:
     return _HEADER.pack(crc32(payload, crc32(key + _PLAIN_BYTE)), _PLAIN) + payload
 
 
+def seal_small(key: bytes, payload: bytes) -> bytes:
+    """The same for a large payload, compressed where that makes it smaller."""
+    packed = compress(payload, _FAST)
+    if len(packed) >= len(payload):
+        return seal(key, payload)
+    return _HEADER.pack(crc32(packed, crc32(_ZLIB_BYTE, crc32(key))), _ZLIB) + packed
+
+
 def read_number(key: bytes) -> int:
     """The number at the end of a key."""
     return int.from_bytes(key[-NUMBER_BYTES:], "big")
@@ -132,9 +144,14 @@ def unseal(key: bytes, value: bytes) -> bytes:
     payload = value[_HEADER.size :]
     if crc32(payload, crc32(key + value[4:5])) != checksum:
         raise corrupt(key, "its checksum fails")
-    if format_ != _PLAIN:
+    if format_ == _PLAIN:
+        return payload
+    if format_ != _ZLIB:
         raise corrupt(key, f"its format {format_} is unknown")
-    return payload
+    try:
+        return decompress(payload)
+    except error as failure:
+        raise corrupt(key, str(failure)) from failure
 
 
 def describe(key: bytes) -> str:

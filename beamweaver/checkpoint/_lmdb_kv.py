@@ -83,6 +83,12 @@ class LmdbKv:
         except lmdb.Error as error:
             raise self.explain(error) from error
 
+    @contextlib.contextmanager
+    def pinned(self) -> Iterator[int]:
+        """Hold the newest moment as long as the block runs; the number of its transaction."""
+        with self._env.begin() as txn:
+            yield txn.id()
+
     def copy_to(self, target: Path) -> None:
         """Write a compact copy into an empty folder, durably.
 

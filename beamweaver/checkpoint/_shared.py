@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint._kv import Txn
 
-__all__ = ["Options", "Shared", "attach", "check_options", "detach"]
+__all__ = ["Options", "Shared", "attach", "check_options", "detach", "snapshot_of"]
 
 T = TypeVar("T")
 
@@ -40,6 +40,7 @@ class Options(msgspec.Struct, frozen=True):
     survives: str
     max_bytes: int | None
     shallow: bool = False
+    compress_above: int | None = None
 
 
 class Shared:
@@ -53,7 +54,13 @@ class Shared:
         self.references = 0
         self._kv = kv
         self._name = name
-        self.writer = RecordWriter(kv, name, max_bytes=options.max_bytes, shallow=options.shallow)
+        self.writer = RecordWriter(
+            kv,
+            name,
+            max_bytes=options.max_bytes,
+            shallow=options.shallow,
+            compress_above=options.compress_above,
+        )
         self._claim = threading.RLock()
         self._holder: object | None = None
         self._file: OwnerFile | None = None
@@ -81,6 +88,10 @@ class Shared:
                 except StopIteration:
                     return
             yield item
+
+    def pinned(self) -> contextlib.AbstractContextManager[int]:
+        """See `LmdbKv.pinned`."""
+        return self._kv.pinned()
 
     def copy_to(self, target: Path) -> None:
         """Write a compact copy; see `LMDBCheckpointer.compact`."""
@@ -262,6 +273,34 @@ def detach(shared: Shared, holder: object) -> None:
             shared.shut()
 
 
+@contextlib.contextmanager
+def snapshot_of(path: Path) -> Iterator[int]:
+    """Hold the newest moment of a store as long as the block runs; the number of its transaction.
+
+    Raises:
+        lmdb.Error: It cannot be opened.
+    """
+    with _registry.lock:
+        shared = _registry.open.get(str(path))
+        if shared is not None and shared.pid == os.getpid():
+            shared.references += 1
+        else:
+            shared = None
+    if shared is None:
+        kv = LmdbKv(path, sync=False, readonly=True)
+        try:
+            with kv.pinned() as txnid:
+                yield txnid
+        finally:
+            kv.close()
+        return
+    try:
+        with shared.busy(), shared.pinned() as txnid:
+            yield txnid
+    finally:
+        detach(shared, None)
+
+
 def check_options(path: Path, options: Options) -> None:
     """Refuse options other than those with which the path is open in this process.
 
@@ -271,12 +310,14 @@ def check_options(path: Path, options: Options) -> None:
     shared = _registry.open.get(str(path))
     if shared is not None and shared.pid == os.getpid() and shared.options != options:
         raise StoreOptionsDiffer(
-            f"store {str(path)!r} is open in this process with survives={shared.options.survives!r}, "
-            f"max_bytes={shared.options.max_bytes}, shallow={shared.options.shallow}; it cannot also be "
-            f"opened with survives={options.survives!r}, max_bytes={options.max_bytes}, "
-            f"shallow={options.shallow}. Give the same options",
+            f"store {str(path)!r} is open in this process with {_text(shared.options)}; it cannot also be "
+            f"opened with {_text(options)}. Give the same options",
             path=str(path),
         )
+
+
+def _text(options: Options) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(options).items())
 
 
 def _open(path: Path, options: Options) -> Shared:

@@ -53,7 +53,10 @@ class Codec:
 
     Args:
         types: Classes to register under their full names.
-        limits: `value_depth` and `value_bytes` bound what is stored.
+        limits: `value_depth` and `value_bytes` bound what is stored; above `value_bytes_warn` a value is
+            told to `on_large`.
+        on_large: Called with the path and the number of bytes of a large value, on the worker that
+            encodes it.
 
     Example:
         >>> codec = Codec()
@@ -61,8 +64,16 @@ class Codec:
         {'seen': {1, 2}, 'at': (3, 4)}
     """
 
-    def __init__(self, types: Iterable[type] = (), *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        types: Iterable[type] = (),
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        on_large: Callable[[str, int], None] | None = None,
+    ) -> None:
         self.limits = limits
+        self.on_large = on_large
+        self._noted = min(limits.value_bytes_warn, limits.value_bytes)
         self._depth = limits.value_depth
         self._bytes = limits.value_bytes
         self._classes = Classes()
@@ -130,8 +141,8 @@ class Codec:
                 data = self._walked(value, path)
         else:
             data = self._walked(value, path)
-        if len(data) > self._bytes:
-            raise self._too_large(value, path, len(data))
+        if len(data) > self._noted:
+            self._note(value, path, len(data))
         return data
 
     def decode(self, data: bytes | memoryview, path: str = "$") -> Any:
@@ -212,9 +223,18 @@ class Codec:
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             raise _damaged(path, error) from error
 
-    def _too_large(self, value: object, path: str, size: int) -> SerializationError:
+    def _note(self, value: object, path: str, size: int) -> None:
+        """Tell of a large value.
+
+        Raises:
+            SerializationError: It is too large.
+        """
+        if size <= self._bytes:
+            if self.on_large is not None and size > self.limits.value_bytes_warn:
+                self.on_large(path, size)
+            return
         kind = type_name(type(value))
-        return SerializationError(
+        raise SerializationError(
             f"{path} takes {size} bytes and may take {self._bytes}. Keep it in a file or object store and "
             "put its address in the state, or raise limits.value_bytes",
             path=path,
@@ -229,11 +249,11 @@ class ChannelCodec:
         native: Whether values of exactly the declared type are written without being walked.
     """
 
-    __slots__ = ("_check", "_codec", "_decode", "_exact", "_limit", "native")
+    __slots__ = ("_check", "_codec", "_decode", "_exact", "_noted", "native")
 
     def __init__(self, codec: Codec, declared: Any, check: Check | None) -> None:
         self._codec = codec
-        self._limit = codec.limits.value_bytes
+        self._noted = codec._noted  # noqa: SLF001 one module
         self.native = check is not None
         self._exact = check if isinstance(check, frozenset) else frozenset()
         self._check = check if check is not None and not isinstance(check, frozenset) else None
@@ -250,8 +270,8 @@ class ChannelCodec:
                 data = self._codec._walked(value, path)  # noqa: SLF001 one module
         else:
             data = self._codec._walked(value, path)  # noqa: SLF001 one module
-        if len(data) > self._limit:
-            raise self._codec._too_large(value, path, len(data))  # noqa: SLF001 one module
+        if len(data) > self._noted:
+            self._codec._note(value, path, len(data))  # noqa: SLF001 one module
         return data
 
     def decode(self, data: bytes | memoryview, path: str = "$") -> Any:

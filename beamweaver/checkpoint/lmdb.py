@@ -54,6 +54,8 @@ class LMDBCheckpointer(Checkpointer):
         max_bytes: Above how many bytes of data a commit is refused with `StoreFull`; None: only the
             disk ends it. Deleting threads makes room.
         shallow: Keep nothing of a thread but its head: each commit removes the checkpoints before it.
+        compress_above: Records of more bytes than this are compressed with zlib; None for none. It may
+            change from one opening to the next.
 
     Raises:
         NotAStore: The path is a file, or a folder with other content.
@@ -81,16 +83,18 @@ class LMDBCheckpointer(Checkpointer):
         survives: Literal["power-loss", "process-kill"] = "power-loss",
         max_bytes: int | None = None,
         shallow: bool = False,
+        compress_above: int | None = None,
     ) -> None:
         if survives not in ("power-loss", "process-kill"):
             raise ValueError(f"survives is {survives!r}; give 'power-loss' or 'process-kill'")
-        if max_bytes is not None and max_bytes <= 0:
-            raise ValueError(f"max_bytes is {max_bytes!r}; give a number of bytes, or None")
+        for name, size in (("max_bytes", max_bytes), ("compress_above", compress_above)):
+            if size is not None and size <= 0:
+                raise ValueError(f"{name} is {size!r}; give a number of bytes, or None")
         text = os.fsdecode(path)
         if not text or "\x00" in text:
             raise ValueError(f"path is {path!r}; give the path of a folder")
         self._path = Path(os.path.realpath(text))
-        self._options = Options(survives, max_bytes, shallow)
+        self._options = Options(survives, max_bytes, shallow, compress_above)
         self.gains_by_groups = True
         self.blocks = survives == "power-loss"
         if not has_locks():

@@ -184,8 +184,8 @@ class Chain(msgspec.Struct, frozen=True):
 
     A writer asks it whether the next change may be a delta, so that a load never reads much more than
     the value. A snapshot is due when the deltas exceed twice the bytes of the last one, or when they are
-    more than 256 and more than one for each KiB of it: then all snapshots of an append-only channel are
-    at most 1.5 times its bytes, and one step of small deltas pays at most 1 KiB for them.
+    more than 256 and more than two for each KiB of it: then all snapshots of an append-only channel are
+    about 1.5 times its bytes at most, and one step of small deltas pays at most 512 bytes for them.
 
     Attributes:
         snapshot: Bytes of the last snapshot.
@@ -205,7 +205,7 @@ class Chain(msgspec.Struct, frozen=True):
     def takes(self, size: int) -> bool:
         """Whether a delta of `size` bytes may follow; if not, a snapshot is due."""
         return self.deltas + size <= 2 * self.snapshot and (
-            self.count < 256 or self.count < self.snapshot >> 10
+            self.count < 256 or self.count < self.snapshot >> 9
         )
 
     def with_delta(self, size: int) -> Chain:

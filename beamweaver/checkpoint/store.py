@@ -29,6 +29,7 @@ from beamweaver.checkpoint._layout import (
     read_number,
     refused_id,
     seal,
+    seal_small,
     sealed,
     tail,
     thread_key,
@@ -90,11 +91,13 @@ class _Item:
 
     __slots__ = ("commit", "error", "head", "key", "more", "tid", "value")
 
-    def __init__(self, commit: Commit, tid: bytes) -> None:
+    def __init__(self, commit: Commit, tid: bytes, compress_above: int | None) -> None:
         self.commit = commit
         self.tid = tid
         self.key = RECORDS + tid + number(commit.record.seq)
-        self.value = seal(self.key, encode_record(commit.record))
+        data = encode_record(commit.record)
+        large = compress_above is not None and len(data) > compress_above
+        self.value = seal_small(self.key, data) if large else seal(self.key, data)
         self.more = _more(commit, tid) if _has_more(commit) else _NOTHING
         self.head: _Head | None = None
         self.error: StoreError | None = None
@@ -134,13 +137,21 @@ class RecordWriter:
         name: How messages call the store.
         max_bytes: Above how many bytes of pages in use a commit is refused; None for no limit.
         shallow: Whether a commit removes the checkpoints before the head.
+        compress_above: Records of more bytes are compressed; None for none.
     """
 
     def __init__(
-        self, kv: Kv, name: str, *, max_bytes: int | None = None, shallow: bool = False
+        self,
+        kv: Kv,
+        name: str,
+        *,
+        max_bytes: int | None = None,
+        shallow: bool = False,
+        compress_above: int | None = None,
     ) -> None:
         self._kv = kv
         self._shallow = shallow
+        self._compress_above = compress_above
         self._name = name
         self._max_bytes = max_bytes
         self._lock = threading.RLock()  # a finalizer may release inside a call
@@ -252,7 +263,7 @@ class RecordWriter:
         if tid is None:
             return refused_id(commit.thread_id)
         try:
-            return _Item(commit, tid)
+            return _Item(commit, tid, self._compress_above)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
 

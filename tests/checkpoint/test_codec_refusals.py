@@ -409,3 +409,26 @@ class TestRegistering:
 
         assert b"point" in codec.encode(Point(1))
         assert b"shapes" not in codec.encode(Point(1))
+
+
+class TestLargeValues:
+    def test_a_value_above_the_limit_of_warning_is_told_with_its_path_and_size(self):
+        told = []
+        codec = Codec(
+            limits=Limits(value_bytes_warn=10),
+            on_large=lambda path, size: told.append((path, size)),
+        )
+        codec.encode("x" * 9, "$.small")
+        codec.encode("x" * 20, "$.large")
+        codec.plan(str).encode("x" * 30, "$.planned")
+
+        assert told == [("$.large", 21), ("$.planned", 31)]
+
+    def test_a_value_that_is_too_large_is_refused_and_not_told(self):
+        told = []
+        limits = Limits(value_bytes_warn=10, value_bytes=20)
+        codec = Codec(limits=limits, on_large=lambda *large: told.append(large))
+        with pytest.raises(SerializationError):
+            codec.encode("x" * 30)
+
+        assert told == []

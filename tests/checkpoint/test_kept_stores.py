@@ -1,0 +1,117 @@
+"""Stores that earlier versions wrote open for ever. A new format gets a new folder beside the others.
+
+The store of format 1 was written by `python -m tests.checkpoint.test_kept_stores`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.checkpoint._layout import FORMAT_VERSION
+from beamweaver.checkpoint.conformance._values import EVERY
+from beamweaver.checkpoint.verify import verify
+from tests.checkpoint.full_store import CODEC, ENTRIES, fill, full
+from tests.checkpoint.kit import step
+
+DATA = Path(__file__).parents[1] / "data"
+FORMATS = range(1, FORMAT_VERSION + 1)
+
+
+@pytest.fixture(params=FORMATS, ids=lambda number: f"format {number}")
+def path(request, tmp_path):
+    """A copy of the store that was kept of a format."""
+    (tmp_path / "s").mkdir()
+    kept = DATA / f"store-format-{request.param}" / "data.mdb.gz"
+    (tmp_path / "s" / "data.mdb").write_bytes(gzip.decompress(kept.read_bytes()))
+    return tmp_path / "s"
+
+
+@pytest.fixture
+def store(path):
+    found = LMDBCheckpointer(path, survives="process-kill")
+    yield found
+    found.close()
+
+
+def told(store):
+    """All that a store tells, as text."""
+    threads = list(store.threads())
+    return {
+        "threads": [repr(row) for row in threads],
+        "heads": {row.thread_id: repr(store.load(row.thread_id)) for row in threads},
+        "histories": {
+            row.thread_id: [repr(image) for image in store.history(row.thread_id)]
+            for row in threads
+        },
+        "inbox": list(store.inbox_threads()),
+        "runs": [store.run_number("every", name) for name in ("r", "alias", "unknown")],
+        "ends": [store.run_end("every", number) for number in (1, 2)],
+    }
+
+
+def test_it_is_sound(path):
+    assert verify(path).sound
+
+
+def test_every_value_comes_back(store):
+    values = store.load("every").values
+
+    assert {name: repr(CODEC.decode(data)) for name, data in values.items() if name in EVERY} == {
+        name: repr(value) for name, value in EVERY.items()
+    }
+
+
+def test_a_moved_head_has_its_entries_and_its_deltas(store):
+    image = store.load("log")
+
+    assert image.checkpoint.seq == 79
+    assert image.entries[0].entries == ENTRIES
+    assert CODEC.decode(image.values["log"]) == list(range(80))
+    assert [CODEC.decode(i.values["log"])[-1] for i in store.history("log", limit=3)] == [
+        40,
+        79,
+        78,
+    ]
+
+
+def test_a_pruned_thread_has_what_its_head_needs(store):
+    assert store.load("pruned").values == store.load("log").values
+
+
+def test_a_compressed_record_is_read(store):
+    assert CODEC.decode(store.load("large").values["text"]) == "text " * 3_000
+
+
+def test_it_is_owned_and_goes_on(store):
+    epoch = store.acquire()
+
+    assert epoch == 2
+    assert store.commit(epoch, [step("every", 2)]) == [None]
+
+
+def test_it_tells_the_same_as_a_store_that_is_written_now(store, tmp_path):
+    fresh = LMDBCheckpointer(full(tmp_path / "fresh"), survives="process-kill")
+    try:
+        assert json.dumps(told(store)) == json.dumps(told(fresh))
+    finally:
+        fresh.close()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        new = LMDBCheckpointer(f"{folder}/s", survives="process-kill", compress_above=2_000)
+        fill(new)
+        new.compact(f"{folder}/c")
+        new.close()
+        place = DATA / f"store-format-{FORMAT_VERSION}"
+        place.mkdir(parents=True, exist_ok=False)
+        data = (Path(folder) / "c" / "data.mdb").read_bytes()
+        (place / "data.mdb.gz").write_bytes(gzip.compress(data, mtime=0))
+        sys.stdout.write(f"{place} written\n")
