@@ -196,8 +196,11 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
     _report(cell, reason)
     if book is not None:
         _answer_starter(cell, book, reason, ignored=ignored)
-        for joiner in book.joiners:
-            joiner.offer(True)
+        for joiner, wanted in book.joiners:
+            if wanted is None or wanted == reason or is_quiet(reason):
+                joiner.offer(True)
+            else:
+                joiner.offer_error(ActorExit(repr(cell), reason))
     cell.actor = None
     cell.context = None
     cell._ref = None  # noqa: SLF001 - breaks the cycle of cell and reference

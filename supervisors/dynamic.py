@@ -145,6 +145,13 @@ class DynamicSupervisor(Family):
         if run is not None and run.cell is not None:
             self._runs.pop(run.cell, None)
 
+    def _adopt(self, run: Run) -> None:
+        """Know the child by `run`; until now it was known by the last run that had started (OTP)."""
+        before = run.child.ran
+        if before is not None:
+            self._untrack(before)
+        run.child.ran = run
+
     def _changed(self, run: Run) -> None:
         child = run.child
         if child.run is not run:
@@ -185,12 +192,8 @@ class DynamicSupervisor(Family):
             return
         child.last = run.ended
         self._report("restart_failed", child, run.ended)
-        self._keep_as_restarting(run)
+        self._untrack(run)
         self._schedule(child, run, 0.0)
-
-    def _keep_as_restarting(self, run: Run) -> None:
-        """Leave the child known by the reference of the run that ended, as OTP does by the pid."""
-        self._track(run)
 
     # Exits and restarts
 
@@ -215,7 +218,7 @@ class DynamicSupervisor(Family):
             self._relaunch(child, run)
 
     def _relaunch(self, child: Child, old: Run) -> None:
-        self._untrack(old)
+        del old  # the child stays known by it until its successor has started
         child.restarts += 1
         try:
             self._track(self._launch(child, self.extra_args))
@@ -263,7 +266,7 @@ class DynamicSupervisor(Family):
 
     def _remove(self, child: Child) -> None:
         self._untrack(child.run)
-        self._untrack(child.restarting)
+        self._untrack(child.ran)
         self._forget_retry(child)
         child.run = None
         self._children.pop(child.id, None)

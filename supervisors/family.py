@@ -36,7 +36,7 @@ __all__ = ["Alarm", "Answer", "Child", "Family", "Run", "TryAgain"]
 class Child:
     """A child of a supervisor: its spec, and its present run if it has one."""
 
-    __slots__ = ("failures", "id", "last", "restarting", "restarts", "run", "spec", "timer")
+    __slots__ = ("failures", "id", "last", "ran", "restarting", "restarts", "run", "spec", "timer")
 
     def __init__(self, child_id: Hashable, spec: ChildSpec) -> None:
         """Make a child that does not run."""
@@ -44,6 +44,7 @@ class Child:
         self.spec = spec
         self.run: Run | None = None
         self.restarting: Run | None = None  # the run that is to be replaced
+        self.ran: Run | None = None  # the last run whose start succeeded: by it others know the child
         self.restarts = 0
         self.failures = 0  # in a row, for the backoff
         self.last: ExitReason = NORMAL
@@ -309,6 +310,7 @@ class Family(Actor):
             return False
         if kind is death.Started:
             run.starting = False
+            self._adopt(run)
             if not run.ending:
                 self._disarm(run)
             self._report_started(run)
@@ -325,6 +327,10 @@ class Family(Actor):
             return False
         self._changed(run)
         return True
+
+    def _adopt(self, run: Run) -> None:
+        """Know the child by `run` from now on."""
+        run.child.ran = run
 
     def _settle(self, run: Run, reason: ExitReason) -> None:
         self._disarm(run)
@@ -425,10 +431,10 @@ class Family(Actor):
 
 
 def matches(child: Child, key: object) -> bool:
-    """Tell whether `key` is the reference of the present, or of the replaced, run of `child`."""
+    """Tell whether `key` is the reference of `child`: of its run, or of the last one that ran."""
     if not isinstance(key, ActorRef):
         return False
-    runs = (child.run, child.restarting)
+    runs = (child.run, child.ran) if child.state != "running" else (child.run,)
     return any(run is not None and run.cell is key.cell for run in runs)
 
 

@@ -100,7 +100,7 @@ class Book:
         kids: what ends with this actor
         timers: messages to it that are pending
         deferred: callers that were promised an answer
-        joiners: who waits for the end
+        joiners: who waits for the end, and for which; None: for any
         names: what frees each name
         ack: who waits for the start
         ties: links and monitors to be made when the start has succeeded
@@ -116,7 +116,7 @@ class Book:
         self.kids: dict[Kid, None] = {}
         self.timers: set[TimerRef] | None = None
         self.deferred: set[Future[Any]] | None = None
-        self.joiners: tuple[Future[Any], ...] = ()
+        self.joiners: tuple[tuple[Future[Any], ExitReason | None], ...] = ()
         self.names: tuple[Callable[[], object], ...] = ()
         self.ack: Future[Any] | tuple[Inbox, object] | None = None
         self.ties: tuple[Callable[[], object], ...] = ()

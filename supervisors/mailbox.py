@@ -245,7 +245,7 @@ class Cell(Inbox):
             if future is not None:
                 book = self.pages()
                 with self.system.lock:
-                    book.joiners = (*book.joiners, future)
+                    book.joiners = (*book.joiners, (future, None))
             actor._end(NORMAL)  # noqa: SLF001
             return
         if future is None:

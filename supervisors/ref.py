@@ -196,6 +196,8 @@ class ActorRef(pykka.ActorRef[A]):
             True if it ended, False if it had ended before; or a future of that
 
         Raises:
+            ActorExit: it ended, but abnormally, and for another reason: `on_stop` raised, or it
+                crashed or was killed before it came to stop
             CallTimeout: it did not end in time; the request stands
             CallingSelf: an actor cannot wait for its own end; use `self.exit()`
         """
@@ -203,18 +205,21 @@ class ActorRef(pykka.ActorRef[A]):
         worker = here.worker
         if block and worker is not None and worker.cell is self.cell:
             raise CallingSelf(f"{self} cannot wait for its own end: use self.exit()")
-        if join(self.cell, future):
+        if join(self.cell, future, reason):
             self.cell.put_system(StopRequest(reason))
         return future.get(timeout=timeout) if block else future
 
 
-def join(cell: Inbox, future: Future[bool]) -> bool:
-    """Have `future` set to True when the actor of `cell` has ended, to False if it had before."""
+def join(cell: Inbox, future: Future[bool], reason: ExitReason | None = None) -> bool:
+    """Have `future` set to True when the actor of `cell` has ended, to False if it had before.
+
+    With a `reason`, another and abnormal end is an `ActorExit` (OTP's `gen_server:stop/3`).
+    """
     book = cell.pages()
     with cell.system.lock:
         alive = cell.phase != ENDED
         if alive:
-            book.joiners = (*book.joiners, future)
+            book.joiners = (*book.joiners, (future, reason))
     if not alive:
         future.offer(False)
     return alive

@@ -66,7 +66,7 @@ class RestartChild(Request, frozen=True):
 
 
 class TerminateChild(Request, frozen=True):
-    """End a child, by id or reference; the answer is None."""
+    """End a child, by id, or a dynamic one by its reference; the answer is None."""
 
     id: Hashable
     reply_to: ReplyTo = None
@@ -206,9 +206,10 @@ def restart_child(
 def terminate_child(
     supervisor: ActorRef[Any], child: Hashable, *, timeout: float | None = None
 ) -> None:
-    """Have `supervisor` end a child, by id or reference, and wait for it.
+    """Have `supervisor` end a child and wait for it.
 
-    A static supervisor keeps the spec, unless it is temporary; ending a stopped child does nothing.
+    A dynamic supervisor knows its children by id and by reference, a static one by id alone; it keeps
+    the spec, unless it is temporary, and ending a stopped child does nothing.
 
     Raises:
         NotFound: it has no such child

@@ -19,6 +19,7 @@ from supervisors.errors import (
     AlreadyPresent,
     AlreadyStarted,
     InvalidSpec,
+    NotFound,
     Restarting,
     RestartsExceeded,
     Running,
@@ -27,6 +28,7 @@ from supervisors.errors import (
 )
 from supervisors.exits import ExitReason, Shutdown
 from supervisors.family import Answer, Child, Family, Run, matches, start_failure
+from supervisors.ref import ActorRef
 from supervisors.requests import DeleteChild, Request, RestartChild, StartChild, TerminateChild
 from supervisors.spec import (
     AutoShutdown,
@@ -335,10 +337,16 @@ class Supervisor(Family):
         return list(self._children.values())
 
     def _find(self, key: Any) -> Child | None:
-        for child in self._children.values():
-            if matches(child, key):
-                return child
-        return self._children.get(key)
+        child = self._children.get(key)
+        if child is None and isinstance(key, ActorRef):
+            return next((kid for kid in self._children.values() if matches(kid, key)), None)
+        return child
+
+    def _get_by_id(self, child_id: Any) -> Child:
+        child = self._children.get(child_id)
+        if child is None:  # a reference, which a successor does not have, is no id (OTP)
+            raise NotFound(child_id)
+        return child
 
     def _manage(self, request: Request, answer: Answer) -> None:
         operation: Operation
@@ -388,7 +396,7 @@ class Supervisor(Family):
             answer.set(run.cell.ref)
 
     def _restart_child(self, key: Any, answer: Answer) -> Operation:
-        child = self._get(key)
+        child = self._get_by_id(key)
         if child.restarting is not None:
             raise Restarting(child.id)
         if child.run is not None:
@@ -397,14 +405,14 @@ class Supervisor(Family):
         self._answer_start(child, answer, keep=True)
 
     def _terminate_child(self, key: Any, answer: Answer) -> Operation:
-        child = self._get(key)
+        child = self._get_by_id(key)
         yield from self._take_down(child)
         if child.spec.restart == "temporary":
             self._children.pop(child.id, None)
         answer.set(None)
 
     def _delete_child(self, key: Any, answer: Answer) -> Operation:
-        child = self._get(key)
+        child = self._get_by_id(key)
         if child.restarting is not None:
             raise Restarting(child.id)
         if child.run is not None:

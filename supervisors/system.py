@@ -26,7 +26,7 @@ from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.kill import shield
 from supervisors.mailbox import Cell, Ignore
 from supervisors.pool import PoolScheduler
-from supervisors.ref import ActorRef, join
+from supervisors.ref import ActorRef, StopRequest, join
 from supervisors.scheduler import Scheduler, Statistics, here
 
 if TYPE_CHECKING:
@@ -427,7 +427,9 @@ class ActorSystem:
         """
         deadline = self.clock.monotonic() + timeout
         for ref in reversed(self.roots()):
-            ended = ref.stop(block=False, reason=SHUTDOWN)
+            ended: Future[bool] = Future(self.scheduler)
+            if join(ref.cell, ended):
+                ref.cell.put_system(StopRequest(SHUTDOWN))
             try:
                 ended.get(timeout=max(deadline - self.clock.monotonic(), 0))
             except CallTimeout:
