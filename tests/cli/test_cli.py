@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import tempfile
@@ -97,7 +98,7 @@ def a_verdict(**changes):
 
 def test_a_claim_that_failed_exits_with_1_and_says_which(monkeypatch):
     fault = "task '1' started in life 2, after life 1 acknowledged its result"
-    module = sys.modules["beamweaver.cli._app"]
+    module = importlib.import_module("beamweaver.cli._app")
     monkeypatch.setattr(module, "run_demo", lambda *_: a_verdict(ok=False, faults=[fault]))
     result = run("demo")
 
@@ -107,7 +108,7 @@ def test_a_claim_that_failed_exits_with_1_and_says_which(monkeypatch):
 
 
 def test_claims_that_held_exit_with_0_and_say_where_the_report_is(monkeypatch):
-    module = sys.modules["beamweaver.cli._app"]
+    module = importlib.import_module("beamweaver.cli._app")
     monkeypatch.setattr(module, "run_demo", lambda *_: a_verdict(kills=[5]))
     result = run("demo")
 
