@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,9 @@ sys.exit(0 if cost < 0.25 else f"{cost:.3f} s")
 def test_an_import_costs_less_than_a_quarter_second_and_prints_nothing():
     folder = Path(beamweaver.__file__).parents[1]
     command = [sys.executable, "-W", "error", "-c", CHILD]
-    for _ in range(4):  # the first may compile, and others may keep the machine busy
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        pytest.skip("the machine is overloaded, and its CPU seconds are longer than they should be")
+    for _ in range(4):  # the first may compile
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             break
