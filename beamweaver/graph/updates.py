@@ -359,7 +359,7 @@ class _Collector:
 
 
 def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) -> Send:
-    if send.node not in graph.nodes:
+    if not isinstance(send.node, str) or send.node not in graph.nodes:
         raise _unknown(graph, f"{who} made a Send to", node, send.node)
     if not isinstance(send.update, Mapping):
         raise InvalidUpdate(
@@ -386,6 +386,8 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
             seconds(send.timeout, f"the timeout of a Send to {send.node!r}")
         except ValueError as error:
             raise InvalidUpdate(f"{who}: {error}", node=node) from None
+    if type(send.node) is not str:  # a member of a str Enum is its value
+        return msgspec.structs.replace(send, node=target.name)
     return send
 
 
