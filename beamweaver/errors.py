@@ -41,6 +41,7 @@ BeamWeaverError
 │   ├── NotAStore           another program's file
 │   ├── StoreTooNew         written by a newer version
 │   ├── StoreOwned          another process or runtime owns the store
+│   ├── TakeoverBlocked     the old owner stands still inside a write
 │   ├── OwnershipLost       a stale owner's write was refused
 │   ├── StoreConflict       a record's sequence is not the next one
 │   ├── StoreDiffers        graph and runtime are bound to different stores
@@ -72,8 +73,8 @@ __all__ = [
     "Quarantined", "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
     "RuntimeFailed", "RuntimeStopped", "SerializationError", "StepTimeout", "StoreBroken",
     "StoreConflict", "StoreDiffers", "StoreError", "StoreFull", "StoreOptionsDiffer",
-    "StoreOwned", "StoreTooNew", "StoreUnavailable", "ThreadBusy", "UnfinishedRun",
-    "UnknownChannel", "UnknownGraph", "UnknownInterrupt", "UnknownRun", "UnknownTarget",
+    "StoreOwned", "StoreTooNew", "StoreUnavailable", "TakeoverBlocked", "ThreadBusy",
+    "UnfinishedRun", "UnknownChannel", "UnknownGraph", "UnknownInterrupt", "UnknownRun", "UnknownTarget",
     "WorkersExhausted", "WouldBlock", "WrongGraph",
 ]  # fmt: skip
 
@@ -369,6 +370,14 @@ class StoreOwned(StoreError):
     pid: int
     host: str
     since: float
+
+
+class TakeoverBlocked(StoreError):
+    """A forced takeover waits for a write of the old owner, which stands still: `.pid`, `.host`."""
+
+    code = "takeover_blocked"
+    pid: int
+    host: str
 
 
 class OwnershipLost(StoreError):

@@ -6,13 +6,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from beamweaver.checkpoint._layout import APPLICATION, EPOCH, FORMAT_VERSION, META, corrupt, unseal
+from beamweaver.checkpoint._layout import (
+    APPLICATION,
+    EPOCH,
+    FORMAT_VERSION,
+    META,
+    corrupt,
+    seal,
+    unseal,
+)
 from beamweaver.errors import NotAStore, StoreTooNew
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint._kv import Txn
 
-__all__ = ["Meta", "read_epoch", "read_meta"]
+__all__ = ["Meta", "fence_of", "read_epoch", "read_meta"]
 
 _numbers = msgspec.msgpack.Decoder(int)
 
@@ -61,3 +69,8 @@ def read_epoch(txn: Txn) -> int:
     """The epoch of the store's last owner; 0 before the first one."""
     value = txn.get(EPOCH)
     return 0 if value is None else _numbers.decode(unseal(EPOCH, value))
+
+
+def fence_of(epoch: int) -> bytes:
+    """What stands under the key of the epoch."""
+    return seal(EPOCH, msgspec.msgpack.encode(epoch))

@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import lmdb
@@ -20,8 +21,15 @@ from beamweaver.checkpoint._meta import read_epoch, read_meta
 from beamweaver.checkpoint._owner import Owner, OwnerFile, owned, sweep
 from beamweaver.checkpoint._place import make_folder, unavailable
 from beamweaver.checkpoint._retention import finish_jobs
+from beamweaver.checkpoint._takeover import raise_elsewhere
 from beamweaver.checkpoint.store import RecordWriter
-from beamweaver.errors import NotAStore, StoreError, StoreFull, StoreOptionsDiffer
+from beamweaver.errors import (
+    NotAStore,
+    StoreError,
+    StoreFull,
+    StoreOptionsDiffer,
+    StoreOwned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,17 +136,40 @@ class Shared:
             if self._closed and not self._calls:
                 self._idle.notify_all()
 
-    def acquire(self, holder: object, now: float) -> int:
-        """Take ownership for `holder` at `now` (UTC seconds); see `Checkpointer.acquire`."""
+    def acquire(self, holder: object, now: float, force: float | None = None) -> int:
+        """Take ownership for `holder` at `now` (UTC seconds); see `Checkpointer.acquire`.
+
+        With `force`, a living owner loses it, if its write lock comes within so many seconds.
+        """
         with self._claim, self.busy():
             me = Owner(os.getpid(), socket.gethostname(), now)
-            if self._holder is not None:
+            if self._holder is not None and force is None:
                 raise owned(self.path, Owner(me.pid, me.host, self._since))
             if self._kv.readonly:
                 raise unavailable(self.path, "the folder is write-protected", "Make it writable")
-            epoch = self._take(me)
+            if self._holder is not None:
+                self.release(self._holder)
+            try:
+                epoch = self._take(me)
+            except StoreOwned as error:
+                if force is None:
+                    raise
+                epoch = self._wrest(me, Owner(error.pid, error.host, error.since), force)
             self._holder, self._since = holder, me.since
+            with contextlib.suppress(StoreFull):  # the next owner tries it again
+                finish_jobs(self.writer, epoch)
             return epoch
+
+    def _wrest(self, me: Owner, other: Owner, seconds: float) -> int:
+        """Take the store from a living process, whose next write will be refused."""
+        while True:
+            epoch = self.read(read_epoch, 0)
+            new = OwnerFile.lock(self.path, epoch + 1, me)
+            if self._keep(new, partial(raise_elsewhere, self.path, epoch, other, seconds)):
+                self.writer.adopt(epoch + 1)
+                self._file = new
+                sweep(self.path, epoch + 1)
+                return epoch + 1
 
     def _take(self, me: Owner) -> int:
         while True:
@@ -152,19 +183,18 @@ class Shared:
                 ):  # only now: a write by others could wait for an owner that is stopped
                     self.writer.initialise()
                 new = OwnerFile.lock(self.path, epoch + 1, me)
-                if self._raise(epoch, new):
+                if self._keep(new, partial(self.writer.raise_epoch, epoch)):
                     self._file = new
                     sweep(self.path, epoch + 1)
-                    with contextlib.suppress(StoreFull):  # it is tried again by the next owner
-                        finish_jobs(self.writer, epoch + 1)
                     return epoch + 1
             finally:
                 old.close()
 
-    def _raise(self, epoch: int, new: OwnerFile) -> bool:
+    def _keep(self, new: OwnerFile, raising: Callable[[], bool]) -> bool:
+        """Raise the epoch; if that fails, let the lock of the next one go."""
         raised = False
         try:
-            raised = self.writer.raise_epoch(epoch)
+            raised = raising()
         finally:
             if not raised:
                 new.close()

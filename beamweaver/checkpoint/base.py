@@ -5,10 +5,10 @@ from __future__ import annotations
 import abc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from beamweaver.checkpoint._prune import older_rule
-from beamweaver.errors import InvalidCall
+from beamweaver.errors import InvalidCall, StoreOwned
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint._prune import Rule
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
         ThreadSummary,
     )
     from beamweaver.errors import StoreError
+
+_TRY_SECONDS: Final = 0.05
+"""How often somebody who waits for a store looks whether it is free."""
 
 __all__ = ["Checkpointer", "Faults", "no_faults"]
 
@@ -55,7 +58,11 @@ class Checkpointer(abc.ABC):
     """Whether `commit` waits for a disk, so that its worker counts as blocked."""
     faults: Faults = staticmethod(no_faults)
     now: Callable[[], float] = staticmethod(time.time)
-    """Tells the UTC seconds at which an owner took the store; for people, never for order."""
+    """Tells the UTC seconds at which an owner took the store, and the age of records that are pruned."""
+    monotonic: Callable[[], float] = staticmethod(time.monotonic)
+    """Tells how long a wait took, in seconds."""
+    pause: Callable[[float], None] = staticmethod(time.sleep)
+    """Waits some seconds between two tries to take the store."""
 
     @property
     @abc.abstractmethod
@@ -63,15 +70,23 @@ class Checkpointer(abc.ABC):
         """What is equal for two checkpointers of the same place, such as the real path."""
 
     @abc.abstractmethod
-    def acquire(self) -> int:
-        """Take ownership, at once or not at all.
+    def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
+        """Take ownership.
+
+        Args:
+            wait: How long to wait for the owner to give it up, in seconds.
+            takeover: `"force"` takes the store from a living owner when the wait is over. Its next
+                write is refused as a whole (`OwnershipLost`); what it has acknowledged stays. Whoever may
+                still act on the state that it holds in memory is your concern.
 
         Returns:
             The store's new epoch: one more than that of the owner before.
 
         Raises:
             StoreOwned: Another process or runtime owns it; carries `pid`, `host`, `since`.
+            TakeoverBlocked: The owner stands still inside a write; carries `pid`. End that process.
             StoreError: The store cannot be opened or written.
+            InvalidCall: An argument is wrong.
         """
 
     @abc.abstractmethod
@@ -273,6 +288,22 @@ class Checkpointer(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Release ownership and close. A closed checkpointer opens again at its next use."""
+
+    def _patiently(self, take: Callable[[bool], int], wait: float, takeover: str | None) -> int:
+        """Take ownership by tries, until one succeeds or the wait is over; the last one may use force."""
+        if takeover not in (None, "force") or not wait >= 0:
+            raise InvalidCall(
+                f"acquire: wait={wait!r}, takeover={takeover!r}; give seconds from 0, and 'force' or None"
+            )
+        ends = self.monotonic() + wait
+        while True:
+            left = ends - self.monotonic()
+            try:
+                return take(takeover is not None and left <= 0)
+            except StoreOwned:
+                if left <= 0:
+                    raise
+            self.pause(min(_TRY_SECONDS, left))
 
     def _rule(self, keep_last: int, older_than: float | None) -> Rule:
         """The rule of `prune`.

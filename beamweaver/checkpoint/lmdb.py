@@ -75,6 +75,8 @@ class LMDBCheckpointer(Checkpointer):
     """
 
     durable: ClassVar[bool] = True
+    takeover_seconds: float = 5.0
+    """How long a forced takeover waits for a write of the old owner to end, in seconds."""
 
     def __init__(
         self,
@@ -121,10 +123,14 @@ class LMDBCheckpointer(Checkpointer):
         """What an acknowledged commit survives."""
         return self._options.survives
 
-    def acquire(self) -> int:
-        """Take ownership, at once or not at all; see `Checkpointer.acquire`."""
-        shared = self._opened()
-        return shared.acquire(self._token, self.now())
+    def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
+        """Take ownership; see `Checkpointer.acquire`."""
+
+        def take(force: bool) -> int:
+            seconds = self.takeover_seconds if force else None
+            return self._opened().acquire(self._token, self.now(), seconds)
+
+        return self._patiently(take, wait, takeover)
 
     def release(self) -> None:
         """Give ownership up; see `Checkpointer.release`."""

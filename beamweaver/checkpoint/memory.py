@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
@@ -186,10 +186,13 @@ class MemoryCheckpointer(Checkpointer):
         """This object: two memory stores are never the same."""
         return f"memory:{id(self):x}"
 
-    def acquire(self) -> int:
-        """Take ownership, at once or not at all; see `Checkpointer.acquire`."""
+    def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
+        """Take ownership; see `Checkpointer.acquire`."""
+        return self._patiently(self._take, wait, takeover)
+
+    def _take(self, force: bool) -> int:
         with self._lock:
-            if self._owned:
+            if self._owned and not force:
                 raise StoreOwned(
                     f"this memory store is owned by another runtime of this process ({os.getpid()}). "
                     "Close that runtime",

@@ -35,7 +35,7 @@ from beamweaver.checkpoint._layout import (
     thread_key,
     unseal,
 )
-from beamweaver.checkpoint._meta import Meta, read_epoch, read_meta
+from beamweaver.checkpoint._meta import Meta, fence_of, read_epoch, read_meta
 from beamweaver.checkpoint._prune import Pruning, all_rule
 from beamweaver.checkpoint._reads import TxnStream, read_marks
 from beamweaver.checkpoint._refusals import (
@@ -177,15 +177,19 @@ class RecordWriter:
             try:
                 if read_epoch(txn) != expected:
                     return False
-                fence = seal(EPOCH, _pack(expected + 1))
-                txn.put(EPOCH, fence)
+                txn.put(EPOCH, fence_of(expected + 1))
                 txn.commit()
             finally:
                 txn.abort()
             self._kv.sync()
-            self._heads.clear()
-            self._epoch, self._fence = expected + 1, fence
+            self.adopt(expected + 1)
             return True
+
+    def adopt(self, epoch: int) -> None:
+        """Write for this epoch from now on; it was raised elsewhere."""
+        with self._lock:
+            self._heads.clear()
+            self._epoch, self._fence = epoch, fence_of(epoch)
 
     def disown(self) -> None:
         """Refuse every commit from now on, until the epoch is raised again."""

@@ -96,6 +96,11 @@ def own(pipe, path):
     for command in iter(pipe.recv, "end"):
         if command == "begin":
             pipe.send(store.commit(epoch, [step("child", 0)]))
+        if command == "write all":
+            try:
+                store.commit(epoch, [step("child", 1), step("other", 0)])
+            except StoreError as error:
+                pipe.send(error.code)
     store.close()
 
 

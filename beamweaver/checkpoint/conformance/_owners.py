@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beamweaver.checkpoint.conformance._check import Place, check, expect, raises
 from beamweaver.checkpoint.conformance._kit import begun, entry, message, step, write
-from beamweaver.errors import OwnershipLost, StoreOwned
+from beamweaver.errors import InvalidCall, OwnershipLost, StoreOwned
 
 
 @check("owners")
@@ -51,3 +51,50 @@ def reading_needs_no_ownership(place: Place) -> None:
     other = place.open()
     expect(other.load("t"), store.load("t"))
     expect(list(other.threads()), list(store.threads()))
+
+
+@check("owners")
+def a_forced_takeover_leaves_the_old_owner_without_a_write(place: Place) -> None:
+    store = place.open()
+    old = begun(store, "t")
+    other = place.open()
+    new = other.acquire(takeover="force")
+    expect(new, old + 1, "the new epoch")
+    raises(OwnershipLost, lambda: store.commit(old, [step("t", 1)]), "a write of the old owner")
+    if store is not other:  # one that lives in this process may be one object
+        store.release()
+    write(other, new, step("t", 1))
+    raises(StoreOwned, lambda: place.open().acquire(), "a third one's acquire")
+
+
+@check("owners")
+def who_waits_for_a_store_gets_it_when_it_is_free(place: Place) -> None:
+    store = place.open()
+    store.acquire()
+    other = place.open()
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            store.release()
+
+    other.pause, other.monotonic = pause, lambda: 0.0
+    expect(other.acquire(wait=10.0), 2, "the epoch")
+    expect(len(pauses), 3, "the number of tries")
+
+
+@check("owners")
+def who_waits_too_long_is_told_who_owns_it(place: Place) -> None:
+    store = place.open()
+    store.acquire()
+    other = place.open()
+    clock = [0.0]
+
+    def pause(seconds: float) -> None:
+        clock[0] += seconds
+
+    other.pause, other.monotonic = pause, lambda: clock[0]
+    raises(StoreOwned, lambda: other.acquire(wait=10.0), "a wait that is over")
+    expect(round(clock[0], 6), 10.0, "how long it waited")
+    raises(InvalidCall, lambda: other.acquire(wait=-1.0), "wait=-1")
