@@ -13,6 +13,7 @@ Example:
 from __future__ import annotations
 
 from beamweaver.graph._handlers import call_handler, call_on_failure
+from beamweaver.graph._not_yet import not_supported_yet
 from beamweaver.graph.builder import Graph, Node, Predicate, Router
 from beamweaver.graph.changes import Appended, Change, KeysSet, Replaced
 from beamweaver.graph.channels import MISSING, Channel, Folded, Missing, Reducer
@@ -93,6 +94,7 @@ __all__ = [
     "normalize",
     "normalize_input",
     "normalize_routing",
+    "not_supported_yet",
     "outline_from_json",
     "overlay_channel",
     "state_mutated",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from beamweaver.graph._declared import Declared, DeclaredNode
     from beamweaver.graph.channels import Channel
 
-__all__ = ["NOT_YET", "not_yet_faults"]
+__all__ = ["NOT_YET", "not_supported_yet", "not_yet_faults"]
 
 NOT_YET: Final[dict[str, tuple[str, str]]] = {
     "class schema": ("a class as schema", "use a TypedDict, or no schema"),
@@ -41,6 +41,11 @@ NOT_YET: Final[dict[str, tuple[str, str]]] = {
     "isolation": ("isolation=", "start the process inside of the node"),
     "cache": ("cache=", "keep results in a key of the state, or in a cache of your own"),
 }
+
+
+def not_supported_yet() -> dict[str, str]:
+    """What `compile()` refuses because nothing acts on it yet: what it is called, and what to do instead."""
+    return dict(NOT_YET.values())
 
 
 def not_yet_faults(declared: Declared, options: dict[str, Any]) -> Iterator[str]:

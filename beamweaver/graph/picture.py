@@ -151,6 +151,13 @@ def _link(link: Link, spots: dict[str, Spot], width: float) -> str:
         middle = (top + bottom) / 2
         path = f"M{a.x:.1f} {top:.1f}C{a.x:.1f} {middle:.1f} {b.x:.1f} {middle:.1f} {b.x:.1f} {bottom:.1f}"
         at = ((a.x + b.x) / 2, middle)
+    elif a is b:  # a loop at its own box
+        x, far = a.x + a.width / 2, min(width - 8, a.x + a.width / 2 + _GAP - 8)
+        up, down = a.y - 14, a.y + 14
+        path = (
+            f"M{x:.1f} {up + 5:.1f}C{far:.1f} {up:.1f} {far:.1f} {down:.1f} {x:.1f} {down - 5:.1f}"
+        )
+        at = (far - 8, a.y)
     else:  # back up, or beside: around the right side
         far = min(width - 8, max(a.x + a.width / 2, b.x + b.width / 2) + _GAP)
         path = (
