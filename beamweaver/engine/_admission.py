@@ -249,7 +249,7 @@ class Admissions(Steps):
 
     def _join(self, call: Call) -> None:
         """Wait for a run that executes here."""
-        if self._new_name(call) or call.message is not None or is_left(self.state, self.env.epoch):
+        if self._in_row(call) or call.message is not None or is_left(self.state, self.env.epoch):
             self._claim(call, then=lambda: self.admit(call))
         else:
             self.admit(call)
@@ -425,27 +425,31 @@ class Admissions(Steps):
         """
         run = self.state.run
         names = run.names
-        if self._new_name(call):
-            if len(names) >= self.env.limits.run_names:
-                raise InvalidCall(
-                    f"run {names[0]!r} is known by {len(names)} run ids, which is limits.run_names; "
-                    "use one of them",
-                    thread_id=self.state.thread_id,
-                )
+        if self._new_name(call) and call.named and len(names) >= self.env.limits.run_names:
+            raise InvalidCall(
+                f"run {names[0]!r} is known by {len(names)} run ids, which is limits.run_names; "
+                "use one of them",
+                thread_id=self.state.thread_id,
+            )
+        if self._in_row(call):
             names = (*names, call.run_id)
         if call.recursion_limit:
             changes["recursion_limit"] = call.recursion_limit
         return msgspec.structs.replace(run, names=names, claimed_epoch=self.env.epoch, **changes)
 
     def _new_name(self, call: Call) -> tuple[tuple[str, int], ...]:
-        """The call's id, where the run is to be known by it too: drawn ones only while there is room."""
+        """The call's id, for the store's index, if the run is not known by it yet.
+
+        A call that is handed to the thread's next actor is told by it from one that was never admitted.
+        """
         run = self.state.run
         known = call.run_id in run.names or call.known_run == run.number
-        if known or call.kind is CallKind.RELEASE:
-            return ()
-        if not call.named and len(run.names) >= self.env.limits.run_names // 2:
-            return ()
-        return ((call.run_id, run.number),)
+        return () if known or call.kind is CallKind.RELEASE else ((call.run_id, run.number),)
+
+    def _in_row(self, call: Call) -> bool:
+        """Whether the run's own row gets the call's id too: drawn ones only while there is room."""
+        room = call.named or len(self.state.run.names) < self.env.limits.run_names // 2
+        return room and bool(self._new_name(call))
 
     def _limits_of(self, call: Call) -> None:
         self._run_timeout = call.run_timeout or self.graph.run_timeout

@@ -292,7 +292,7 @@ class Attempts(Core):
 
     def drop_transition(self) -> None:
         """The step is not as its routers see it any more."""
-        self.merged = None
+        self.merged = self.routes = None
         if self.transition is not None:
             self._effects.append(CancelTransition(self.transition))
             self.transition = None

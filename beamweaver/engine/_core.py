@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.effects import Attempt, Effect, Transition
     from beamweaver.engine.env import Env
     from beamweaver.engine.merge import Merged
+    from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import RunState
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import Failure, Outcome
@@ -70,6 +71,8 @@ class Core:
         self.transition: Transition | None = None
         self.merged: Merged | None = None
         """The merged state of a step that is done, while it is not committed."""
+        self.routes: Routes | Failure | None = None
+        """What the routers of that step chose, or how they failed."""
         self.warnings: tuple[str, ...] = ()
         self._unsaved: list[Task] = []
         """Tasks with a result or a due time that is in no commit yet."""
@@ -195,7 +198,7 @@ class Core:
     def run_stopped(self) -> None:
         """The run stopped, durably: all who wait for it hear how."""
         self.active = False
-        self.stop = self._view = self.merged = None
+        self.stop = self._view = self.merged = self.routes = None
         self._drop_timers()
         if self.env.publishing:
             self.publish(

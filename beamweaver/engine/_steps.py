@@ -18,14 +18,13 @@ from beamweaver.engine.rows import task_rows
 from beamweaver.engine.state import OpenStep, row_of
 from beamweaver.errors import InvalidUpdate, RecursionLimit, ReducerFailed, SerializationError
 from beamweaver.events import StepCommitted
-from beamweaver.types import START
+from beamweaver.types import START, Failure
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import ThreadRow
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import Task
-    from beamweaver.types import Failure
 
 __all__ = ["Steps"]
 
@@ -37,18 +36,13 @@ class Steps(Attempts):
 
     def routed(self, transition: Transition, routes: Routes) -> None:
         """The routers of the step chose."""
-        if transition is not self.transition:
-            return
-        self.transition = None
-        assert self.merged is not None, "routers ran on a merged state"
-        self._commit_step(self.merged, routes)
+        if transition is self.transition:
+            self.transition, self.routes = None, routes
 
     def routing_failed(self, transition: Transition, failure: Failure) -> None:
         """A router failed; the step's results are kept."""
-        if transition is not self.transition:
-            return
-        self.transition = None
-        self._merge_failed(failure)
+        if transition is self.transition:
+            self.transition, self.routes = None, failure
 
     # Closing ------------------------------------------------------------------------------------
 
@@ -107,9 +101,12 @@ class Steps(Attempts):
             except (InvalidUpdate, ReducerFailed) as error:
                 self._merge_failed(describe(error, "", "", 1))
                 return
+        routes = self.routes
         routers = branches_to_take(self.graph, state.step) if self.graph.branches else ()
-        if not routers:
-            self._commit_step(self.merged, {})
+        if isinstance(routes, Failure):
+            self._merge_failed(routes)
+        elif routes is not None or not routers:
+            self._commit_step(self.merged, routes or {})
         elif self.stop is not None:
             self._commit_stop(self.stop)
         elif self.dirty:
@@ -196,7 +193,7 @@ class Steps(Attempts):
         state.joins = joins
         state.executed = executed
         state.step = OpenStep(state.step.number + 1, tasks)
-        self._view = self.merged = None
+        self._view = self.merged = self.routes = None
 
     def checkpoint(
         self, source: str, number: int, writes: dict[str, bytes], run_id: str | None = None

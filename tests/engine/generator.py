@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypedDict
 from beamweaver.errors import NodeFailed
 from beamweaver.graph import Graph
 from beamweaver.types import END, START, Command, Completed, Interrupted, RetryPolicy, Send
-from tests.engine.driver import Crashed, Driver
+from tests.engine.driver import Crashed, Driver, Later
 
 __all__ = ["Plan", "finish", "plan_of", "run_plan"]
 
@@ -40,10 +40,12 @@ class Node:
 
     def __init__(self, name: str, rng: random.Random, *, disturbed: bool) -> None:
         self.name = name
-        self.mood = rng.choice(["fine", "fine", "fine", "retried", "fails", "asks", "asks keyed"])
+        self.mood = rng.choice(
+            ["fine", "fine", "fine", "slow", "retried", "fails", "asks", "asks keyed"]
+        )
         if not disturbed:
             self.mood = "fine"
-        self.sends = rng.choice([0, 0, 0, 1, 3])
+        self.sends = rng.choice([0, 0, 0, 1, 2])
         self.goto: str | None = None
         self.silent = rng.random() < 0.15
         """Whether it returns no update at all."""
@@ -108,8 +110,8 @@ class Plan:
         """All nodes."""
         return [*(node for layer in self.layers for node in layer), self.worker]
 
-    def compile(self) -> Any:
-        """The graph."""
+    def compile(self, **options: Any) -> Any:
+        """The graph, with these options of `compile()`."""
         graph = Graph(State, name="g")
         for node in self.nodes:
             retry = RetryPolicy(max_attempts=2, retry_on=Flaky) if node.mood == "retried" else None
@@ -122,10 +124,19 @@ class Plan:
             graph.add_conditional_edges(source, _router(source, names, sends=sends))
         if self.loop is not None:
             graph.add_conditional_edges(self.loop[0], _looper(self.loop[1]))
-        return graph.compile(allow_unreachable=True, recursion_limit=200)
+        return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
 
 
 def _body(node: Node) -> Any:
+    quick = _quick_body(node)
+
+    def slow(state: Any, ctx: Any) -> Any:
+        return Later(0.05, quick(state, ctx))
+
+    return slow if node.mood == "slow" else quick
+
+
+def _quick_body(node: Node) -> Any:
     def body(state: Any, ctx: Any) -> Any:
         answer = ""
         if node.mood == "fails" and ctx.era == 0:

@@ -29,7 +29,7 @@ def crash(seed, *, points):
 
 @pytest.mark.parametrize("seed", range(FAST))
 def test_a_run_that_dies_ends_as_the_clean_one(seed):
-    crash(seed, points=4)
+    crash(seed, points=3)
 
 
 @pytest.mark.slow

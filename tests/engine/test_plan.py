@@ -183,6 +183,19 @@ class TestRouters:
             driver.invoke({})
         assert asked == []
 
+    @pytest.mark.parametrize(
+        "router", [lambda _s: "b", lambda _s: 1 / 0], ids=["chooses", "raises"]
+    )
+    def test_it_may_end_while_a_message_is_on_its_way_to_the_store(self, router):
+        driver = Driver(graph("^>a", a=None, b=None, routers=[("a", router)]))
+        driver.send_invoke({})
+        driver.run(until=lambda: driver.machine.transition is not None)
+        driver.tell({"n": 1})
+        driver.advance()
+        assert [what for what, _token in driver.actions] == ["route", "write"]
+        driver.run()
+        assert len(driver.inbox) == (driver.status == "failed")
+
     def test_one_that_raises_keeps_the_results_of_its_step(self):
         """reference G."""
         bad = [True]

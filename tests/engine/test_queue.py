@@ -289,6 +289,16 @@ class TestActorsThatDie:
         driver.run()
         assert type(driver.answer(call)) is Completed
 
+    def test_an_amendment_is_not_made_twice_however_many_names_the_run_has(self):
+        driver = busy(limits=Limits(run_names=2))
+        driver.crash()
+        driver.run(seconds=0.1)
+        call = driver.send_invoke({"n": 10})
+        driver.run(until=lambda: driver.admitted[-1][0] == call.id)
+        driver.restart_actor()
+        driver.run()
+        assert driver.answer(call).state["n"] == 11
+
     def test_a_call_that_waited_behind_the_run_still_has_its_turn(self):
         driver = busy()
         call = driver.send_invoke({"n": 10})
