@@ -87,8 +87,6 @@ def _keys(before: Any, after: Any, updates: Sequence[Any]) -> tuple[Change, ...]
 
 
 def _upserted(before: Any, after: Any, _updates: Sequence[Any]) -> tuple[Change, ...] | None:
-    if type(before) is not list:
-        return None
     pairs = enumerate(zip(before, after, strict=False))
     where = tuple([index for index, (old, new) in pairs if old is not new])
     found: list[Change] = []

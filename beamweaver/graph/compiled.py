@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from beamweaver.errors import InvalidUpdate, UnknownChannel
 from beamweaver.graph._text import listed, nearest
 from beamweaver.graph.channels import Channel
-from beamweaver.graph.drawing import draw_mermaid
 from beamweaver.graph.kinds import managed_value
-from beamweaver.graph.picture import draw_svg
 from beamweaver.graph.shapes import OPEN, Shape
 from beamweaver.graph.specs import Branch, FailurePolicy, Guard, Handler, Join, NodeSpec
 
@@ -257,10 +255,14 @@ class CompiledGraph:
             state: A thread's state; its tasks are coloured and labelled by how they stand.
             direction: `"TD"` (top down) or `"LR"` (left to right).
         """
+        from beamweaver.graph.drawing import draw_mermaid  # noqa: PLC0415  # few processes draw
+
         return draw_mermaid(self, state=state, direction=direction)
 
     def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
         """What a notebook shows: a picture, made here without network."""
+        from beamweaver.graph.picture import draw_svg  # noqa: PLC0415  # few processes draw
+
         return {"image/svg+xml": draw_svg(self), "text/plain": repr(self)}
 
 

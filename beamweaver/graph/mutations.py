@@ -120,19 +120,16 @@ class Watch:
                 return
             known.add(id(value))
             inside = _inside(value)
-            if inside is not None:
-                if not isinstance(value, (tuple, frozenset)):
-                    self._seen.append((path, value, inside))
-                queue.extend(_children(path, value, inside))
-            else:
-                self._seen.append((path, value, None))  # keeps it alive: its id stays its own
+            if inside is None:
+                continue
+            if not isinstance(value, (tuple, frozenset)):
+                self._seen.append((path, value, inside))
+            queue.extend(_children(path, value, inside))
 
     def changes(self) -> tuple[str, ...]:
         """The paths of the containers that were changed since, as in `['log'][2]`."""
         return tuple(
-            path
-            for path, value, inside in self._seen
-            if inside is not None and not _same(_inside(value), inside)
+            path for path, value, inside in self._seen if not _same(_inside(value), inside)
         )
 
 

@@ -48,9 +48,6 @@ class Shape:
         self.whole = form is None
         self._make = schema.model_construct if form == "pydantic" else schema
 
-    def __repr__(self) -> str:
-        return f"Shape({self.name}, {self.form})"
-
     @property
     def name(self) -> str:
         """How messages call it."""

@@ -6,7 +6,7 @@ import collections
 import operator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamweaver.graph import (
@@ -65,6 +65,7 @@ def applied(value, changes):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_the_changes_rebuild_the_value(kind, data):
     annotation, reducer, values, updates = KINDS[kind]
@@ -76,6 +77,7 @@ def test_the_changes_rebuild_the_value(kind, data):
     assert applied(before, changes) == value
 
 
+@settings(max_examples=40, deadline=None)
 @given(before=messages, update=messages)
 def test_a_store_rebuilds_the_value_from_encoded_changes(before, update):
     deltas = pytest.importorskip("beamweaver.checkpoint.deltas")

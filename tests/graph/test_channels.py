@@ -9,7 +9,7 @@ import pickle
 from typing import Any, TypedDict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamweaver.errors import InvalidUpdate
@@ -130,6 +130,7 @@ class TestFold:
 
         assert (first, after) == ([1], [1, 2])
 
+    @settings(max_examples=40, deadline=None)
     @given(st.lists(ITEMS, max_size=5), ITEMS)
     def test_the_fast_path_of_add_equals_adding_one_by_one(self, updates, current):
         slow = current
@@ -138,6 +139,7 @@ class TestFold:
 
         assert Channel("k", list[int], operator.add).fold(current, updates) == slow
 
+    @settings(max_examples=40, deadline=None)
     @given(st.lists(st.integers(0, 9) | ITEMS, max_size=5), ITEMS)
     def test_the_fast_path_of_append_equals_appending_one_by_one(self, updates, current):
         slow = current

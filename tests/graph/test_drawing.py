@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamweaver.graph import Graph
@@ -207,6 +207,7 @@ class TestSvg:
         assert bundle["image/svg+xml"].startswith("<svg ")
         assert bundle["text/plain"] == repr(compiled)
 
+    @settings(max_examples=40, deadline=None)
     @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14))
     def test_boxes_of_any_graph_do_not_overlap_and_are_inside(self, edges):
         graph = nodes(*"abcdef")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamweaver.errors import InvalidGraph
@@ -98,6 +98,7 @@ class TestChoose:
         assert choose(found, {}, spent).spent == {"x": 1, found[0].key: 1}
         assert spent == {"x": 1}
 
+    @settings(max_examples=40, deadline=None)
     @given(st.lists(st.booleans(), max_size=12), st.integers(1, 4))
     def test_no_edge_is_taken_more_often_than_its_budget(self, says, most):
         found = (

@@ -100,6 +100,10 @@ def test_an_async_handler_is_known():
     assert node(error_handler=handler).error_handler.is_async
 
 
+def test_a_handler_has_the_name_of_its_function():
+    assert node(error_handler=by_annotation).error_handler.name == "by_annotation"
+
+
 def test_a_builtin_without_a_signature_gets_the_failure():
     assert call_handler(node(error_handler=type).error_handler, FAILURE, 1, 2) is Failure
 

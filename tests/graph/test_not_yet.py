@@ -16,6 +16,7 @@ from beamweaver.graph import (
     Topic,
     Untracked,
     _not_yet,
+    not_supported_yet,
 )
 from beamweaver.types import START
 
@@ -155,3 +156,7 @@ def test_it_comes_together_with_all_other_faults():
     faults = refused(one(defer=True).add_edge("a", "x"), recursion_limit=0)
 
     assert len(faults) == 3
+
+
+def test_a_page_may_list_what_is_refused():
+    assert not_supported_yet() == dict(_not_yet.NOT_YET.values())

@@ -75,3 +75,30 @@ def test_a_factory_makes_the_start_of_a_reducers_key():
         log: Annotated[list[str], append] = pydantic.Field(default_factory=lambda: ["start"])
 
     assert build(Started).compile().channels["log"].initial() == ["start"]
+
+
+def test_a_wrong_type_is_told_before_pydantic_is_asked():
+    with pytest.raises(InvalidUpdate, match=r"'1' \(str\) for the key 'pages'; expected int"):
+        normalize_input(build(Model).compile(), {"pages": "1"})
+
+
+def test_an_error_of_another_field_is_no_fault_of_an_update():
+    class Checked(pydantic.BaseModel):
+        low: int = pydantic.Field(default=0, ge=0)
+        high: int = 0
+
+        @pydantic.model_validator(mode="after")
+        def ordered(self):
+            raise ValueError("low is above high")
+
+    assert normalize_input(build(Checked).compile(), {"low": 1}).writes == (("low", 1, False),)
+
+
+def test_an_item_of_a_list_is_named():
+    class Listed(pydantic.BaseModel):
+        marks: list[Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(default=[], max_length=9)
+
+    with pytest.raises(
+        InvalidUpdate, match=r"-1 \(int\) for the key 'marks' at marks\[1\]; expected what"
+    ):
+        normalize_input(build(Listed).compile(), {"marks": [1, -1]})

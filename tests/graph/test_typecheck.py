@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, NewType, Optional, Protocol, TypedD
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamweaver.graph._typecheck import checker, type_name
@@ -231,6 +231,7 @@ def test_a_type_statement_may_name_itself():
     assert checker(names["Json"]).fault([1, ["a"]]) is not None
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from([0, 1, "a", "b", True, None]), max_size=6))
 def test_the_fast_look_at_a_list_equals_a_look_at_each_item(items):
     fault = checker(list[int | str]).fault(items)

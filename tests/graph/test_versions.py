@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamweaver.errors import InvalidGraph
@@ -240,6 +240,7 @@ outlines = st.builds(
 )
 
 
+@settings(max_examples=40, deadline=None)
 @given(old=outlines, new=outlines)
 def test_two_outlines_differ_in_words_if_they_differ(old, new):
     deferred = {name for each in (old, new) for name in each.deferred}
@@ -247,6 +248,7 @@ def test_two_outlines_differ_in_words_if_they_differ(old, new):
         assert bool(difference(old, new)) is (old.digest() != new.digest())
 
 
+@settings(max_examples=40, deadline=None)
 @given(outlines)
 def test_an_outline_survives_being_stored(outline):
     assert outline_from_json(outline.to_json()) == outline
