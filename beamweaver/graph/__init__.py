@@ -29,6 +29,7 @@ from beamweaver.graph.reducers import add_messages, append, merge
 from beamweaver.graph.schema import update_of
 from beamweaver.graph.shapes import Shape
 from beamweaver.graph.specs import Branch, FailurePolicy, Guard, Handler, Join, NodeSpec
+from beamweaver.graph.subgraphs import entering, leaving
 from beamweaver.graph.updates import (
     NodeReturn,
     Write,
@@ -86,8 +87,10 @@ __all__ = [
     "call_router",
     "choose",
     "difference",
+    "entering",
     "guards_to_ask",
     "judge_guard",
+    "leaving",
     "merge",
     "migrations_from",
     "mutations",
