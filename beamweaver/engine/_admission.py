@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -277,7 +276,7 @@ class Admissions(Steps):
         if self.stop is None:
             busy = self.running.keys() | self.sleeping.keys()
             tasks = self.state.step.tasks
-            self.ready = deque([t for t in tasks if not t.settled and t.position not in busy])
+            self.make_ready([t for t in tasks if not t.settled and t.position not in busy])
 
     def _cancel(self, call: Call) -> None:
         """Stop what runs; the call hears of it when the bodies have ended, whether it waits or not."""

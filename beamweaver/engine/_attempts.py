@@ -75,7 +75,7 @@ class Attempts(Core):
     def lost(self, attempt: Attempt) -> None:
         """An attempt ended without a result that counts; it starts again unless the step stops."""
         if self._ended(attempt) and self.stop is None:
-            self.ready.append(attempt.task)
+            self.add_ready(attempt.task)
 
     def fired(self, key: tuple[Any, ...]) -> None:
         """A timer is due; one that no longer matters is ignored."""
@@ -85,7 +85,7 @@ class Attempts(Core):
                 if task is not None and task.due_us == due_us:
                     del self.sleeping[position]
                     task.due_us = 0
-                    self.ready.append(task)
+                    self.add_ready(task)
             case ("attempt", int(position), _):
                 attempt = self.running.get(position)
                 if attempt is not None and attempt.timer == key:
@@ -111,7 +111,7 @@ class Attempts(Core):
     def begin_step(self) -> None:
         """Make the unfinished tasks of the open step ready, or let them sleep until they are due."""
         tasks = self.state.step.tasks
-        self.ready = deque([task for task in tasks if not task.settled and not task.due_us])
+        self.make_ready([task for task in tasks if not task.settled and not task.due_us])
         for task in tasks:
             if task.due_us and not task.settled:
                 self.sleeping[task.position] = task
@@ -123,7 +123,7 @@ class Attempts(Core):
     def begin_planned(self) -> None:
         """The same for a step that was just planned: all of its tasks are fresh."""
         state = self.state
-        self.ready = deque(state.step.tasks)
+        self.make_ready(state.step.tasks)
         self._view = state.values
         if self._step_timeout is not None:
             self._step_timer = ("step", state.seq)
@@ -131,11 +131,31 @@ class Attempts(Core):
 
     def start_ready(self) -> None:
         """Start as many tasks as may run at once."""
-        if not self.ready or (self._view is None and not self._find_view()):
+        if not (self.ready or self.ready_async) or (self._view is None and not self._find_view()):
             return
-        most = self.graph.max_concurrency or self.env.limits.sync_nodes_a_thread
-        while self.ready and len(self.running) < most:
+        running = self.running
+        most = self.graph.max_concurrency or self.env.limits.tasks_a_step
+        while self.ready_async and len(running) < most:
+            self._start(self.ready_async.popleft())
+        most = min(most, self._async_running + self.env.limits.sync_nodes_a_thread)
+        while self.ready and len(running) < most:
             self._start(self.ready.popleft())
+
+    def make_ready(self, tasks: list[Task]) -> None:
+        """These tasks, and no others, may start."""
+        if not self._has_async:
+            self.ready = deque(tasks)
+            return
+        self.ready.clear()
+        self.ready_async.clear()
+        for task in tasks:
+            self.add_ready(task)
+
+    def add_ready(self, task: Task) -> None:
+        """This task may start too."""
+        node = self.graph.nodes.get(task.node)
+        queue = self.ready_async if node is not None and node.is_async else self.ready
+        queue.append(task)
 
     def _find_view(self) -> bool:
         """Work out what the step's tasks see; False where they cannot go on, and the step stops."""
@@ -172,6 +192,8 @@ class Attempts(Core):
         timeout = task.timeout if task.timeout is not None else node.timeout
         attempt = Attempt(task, node, state.branch, state.step.number, view, timeout)
         self.running[task.position] = attempt
+        if node.is_async:
+            self._async_running += 1
         self._effects.append(StartAttempt(attempt))
         if timeout is not None:
             self._serial += 1
@@ -194,6 +216,8 @@ class Attempts(Core):
         if self.running.get(attempt.position) is not attempt:
             return False
         del self.running[attempt.position]
+        if attempt.node.is_async:
+            self._async_running -= 1
         if attempt.timer is not None:
             self._disarm(attempt)
         return True
@@ -282,10 +306,12 @@ class Attempts(Core):
             self._effects.append(CancelAttempt(attempt, wait=wait))
         if not wait:
             self.running.clear()
+            self._async_running = 0
 
     def start_nothing(self) -> None:
         """Nothing that waits to start does."""
         self.ready.clear()
+        self.ready_async.clear()
         for task in self.sleeping.values():
             self._effects.append(DropTimer(("retry", task.position, task.due_us)))
         self.sleeping.clear()

@@ -62,6 +62,11 @@ class Core:
         """Waiting for the run to stop."""
         self.running: dict[int, Attempt] = {}
         self.ready: deque[Task] = deque()
+        """Tasks of sync nodes that may start; as many at once as the limits allow."""
+        self.ready_async: deque[Task] = deque()
+        """Tasks of async nodes that may start; they hold no worker."""
+        self._async_running = 0
+        self._has_async = any(node.is_async for node in graph.nodes.values())
         self.sleeping: dict[int, Task] = {}
         """Waiting for their next attempt, by position."""
         self.dirty: list[Task | Entry] = []

@@ -79,7 +79,7 @@ class Machine(Admissions):
             return True
         if not self.active or self.transition is not None:
             return False
-        if self.ready and self.stop is None:
+        if (self.ready or self.ready_async) and self.stop is None:
             self.start_ready()
         if self.running or self.sleeping:
             if self.dirty:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from beamweaver.checkpoint.base import Checkpointer
+from beamweaver.checkpoint.codec import Codec
 from beamweaver.checkpoint.memory import MemoryCheckpointer
 from beamweaver.errors import InvalidCall, NoCheckpointer
 from beamweaver.graph.builder import Graph as GraphBuilder
@@ -67,6 +68,7 @@ class App(CompiledGraph):
         super().__init__(**parts)
         self._lock = threading.Lock()
         self._core: Core | None = None
+        self._codec: Codec | None = None
         store = self.checkpointer
         if store is not None and not isinstance(store, Checkpointer):
             raise InvalidCall(
@@ -232,9 +234,11 @@ class App(CompiledGraph):
             config: LangGraph's form of the thread id.
         """
         thread_id = self._kept_thread(thread_id_of(thread_id, config), "get_state")
-        core = self._open()
-        check_thread_id(thread_id, core.hub.limits)
-        return read_state(core.store, core.hub.codec, self, thread_id, checkpoint_id)
+        check_thread_id(thread_id, DEFAULT_LIMITS)
+        if self._codec is None:
+            self._codec = Codec()
+        # Reading needs no ownership: it works while another process runs the store's threads.
+        return read_state(self.checkpointer, self._codec, self, thread_id, checkpoint_id)
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """A handle on a thread, for `tell` and `ask`."""

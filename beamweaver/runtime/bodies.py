@@ -50,7 +50,7 @@ class Bodies:
         if attempt.node.is_async:
             self._running[attempt] = self._on_loop(
                 attempt.node.name,
-                lambda: run_async(frame, attempt),
+                lambda body: run_async(frame, attempt, body),
                 attempt,
             )
             return
@@ -71,7 +71,9 @@ class Bodies:
         """
         routing = Routing(frame, transition)
         if routing.is_async:
-            self._running[transition] = self._on_loop("router", routing.ask_async, transition)
+            self._running[transition] = self._on_loop(
+                "router", lambda _body: routing.ask_async(), transition
+            )
             return
         self._running[transition] = self._hub.system.spawn_task(
             RouterActor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,6 +23,14 @@ __all__ = ["Context", "Frame", "current_context", "interrupt"]
 _current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
     "beamweaver_context", default=None
 )
+
+
+class Body(Protocol):
+    """What runs an attempt."""
+
+    @property
+    def live(self) -> bool:
+        """Whether its outcome is still open."""
 
 
 class Frame(msgspec.Struct, eq=False):
@@ -56,11 +64,13 @@ class Context:
         namespace: `()` in a graph that is no subgraph.
     """
 
-    __slots__ = ("_asked", "_attempt", "_frame", "_log")
+    __slots__ = ("_asked", "_attempt", "_began", "_body", "_frame", "_log")
 
-    def __init__(self, frame: Frame, attempt: Attempt) -> None:
+    def __init__(self, frame: Frame, attempt: Attempt, body: Body | None = None) -> None:
         self._frame = frame
         self._attempt = attempt
+        self._body = body
+        self._began = frame.hub.system.clock.time() if attempt.timeout is not None else 0.0
         self._asked = 0
         self._log: Any = None
 
@@ -117,6 +127,17 @@ class Context:
     def idempotency_key(self) -> str:
         """A key for outside effects of this task; the same whenever the task runs again."""
         return idempotency_key(self.thread_id, self._attempt.task_id)
+
+    @property
+    def deadline(self) -> float | None:
+        """When this attempt times out, in UTC seconds; None without a timeout."""
+        timeout = self._attempt.timeout
+        return None if timeout is None else self._began + timeout
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt was given up: what it still does counts for nothing."""
+        return self._body is not None and not self._body.live
 
     @property
     def drain_requested(self) -> bool:

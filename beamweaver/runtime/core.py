@@ -17,7 +17,7 @@ from beamweaver.errors import (
 from beamweaver.runtime.context import _current
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.messages import AGAIN, CUT, Drain
-from beamweaver.runtime.requests import make_call
+from beamweaver.runtime.requests import Release, make_call
 from beamweaver.runtime.thread import ThreadActor
 from beamweaver.runtime.tree import children, start_tree
 from beamweaver.runtime.waiters import Waiting
@@ -145,7 +145,7 @@ class Core:
         if waits and hub.draining:
             raise Draining("the runtime drains and takes no new calls; tell() is still kept")
         reason = hub.quarantined.get(thread_id)
-        if reason is not None:
+        if reason is not None and not isinstance(message, Release):
             raise Quarantined(
                 f"thread {thread_id!r} is quarantined: {reason}", thread_id=thread_id, reason=reason
             )

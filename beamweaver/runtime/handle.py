@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from beamweaver.errors import AskTimeout, BeamWeaverError, InvalidCall, RunFailed
+from beamweaver.errors import AskTimeout, BeamWeaverError, CallRefused, InvalidCall, RunFailed
 from beamweaver.runtime.aio import refuse_blocking, result_of
 from beamweaver.runtime.reading import read_state
-from beamweaver.types import Cancel, Failed, Receipt
+from beamweaver.runtime.requests import Release
+from beamweaver.types import Cancel, Continue, Failed, Receipt
 from supervisors import CallTimeout
 
 if TYPE_CHECKING:
@@ -128,6 +129,26 @@ class ThreadHandle:
         The run can be continued. On a thread that does not run this returns how it stands.
         """
         return self.ask(Cancel(), raises=False)
+
+    def release(self) -> None:
+        """Let a quarantined thread go on from its last commit; when this returns that is durable.
+
+        Raises:
+            CallRefused: The thread is not quarantined.
+        """
+        hub = self._core.hub
+        state = self.get_state()
+        if self.thread_id not in hub.quarantined and (
+            state is None or state.status != "quarantined"
+        ):
+            raise CallRefused(
+                f"thread {self.thread_id!r} is not quarantined, so there is nothing to release",
+                thread_id=self.thread_id,
+            )
+        hub.quarantined.pop(self.thread_id, None)
+        if state is not None:
+            self.ask(Release(), raises=False)
+            self.tell(Continue())
 
     def get_state(self, checkpoint_id: str | None = None) -> ThreadState | None:
         """The thread as the store has it, with what is finished of an open step; None if there is none."""

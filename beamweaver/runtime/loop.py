@@ -47,7 +47,7 @@ class LoopTask:
         self,
         hub: Hub,
         name: str,
-        body: Callable[[], Coroutine[Any, Any, Any]],
+        body: Callable[[LoopTask], Coroutine[Any, Any, Any]],
         *,
         owner: Cell,
         token: object,
@@ -63,12 +63,17 @@ class LoopTask:
         self._ended = [True]
         self._task: asyncio.Task[Any] | None = None
 
+    @property
+    def live(self) -> bool:
+        """Whether its outcome is still open: what a killed body still does must be refused."""
+        return bool(self._claim)
+
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the coroutine; on the loop's own thread."""
         if not self._claim:
             self._tell_ended(abandoned=False)
             return
-        watched = _Watched(self._body(), self._name, self._hub)
+        watched = _Watched(self._body(self), self._name, self._hub)
         self._task = self._context.run(loop.create_task, watched.run())
         self._task.add_done_callback(self._done)
 

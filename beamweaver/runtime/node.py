@@ -12,7 +12,7 @@ from beamweaver.engine.state import Planned, Result, Write
 from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
 from beamweaver.graph.compiled import NodeSpec
 from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
-from beamweaver.runtime.context import Asks, Context, Frame, _current
+from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
 from beamweaver.types import seconds
 from supervisors import TaskActor
 from supervisors.kill import Killed
@@ -46,7 +46,7 @@ class NodeActor(TaskActor):
     def run(self) -> Result | Question | Failure:
         """The attempt."""
         attempt, frame = self._attempt, self._frame
-        context = Context(frame, attempt)
+        context = Context(frame, attempt, self)
         _current.set(context)  # a task has context variables of its own
         try:
             returned = call_node(attempt.node, attempt.view, context)
@@ -60,9 +60,9 @@ class NodeActor(TaskActor):
             return describe(error, attempt.node.name, attempt.task_id, attempt.number)
 
 
-async def run_async(frame: Frame, attempt: Attempt) -> Result | Question | Failure:
+async def run_async(frame: Frame, attempt: Attempt, body: Body) -> Result | Question | Failure:
     """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`."""
-    context = Context(frame, attempt)
+    context = Context(frame, attempt, body)
     _current.set(context)  # a coroutine has context variables of its own
     try:
         returned = await call_node(attempt.node, attempt.view, context)
@@ -106,9 +106,12 @@ class Routing:
             for task, branch in self._transition.routers:
                 node = task.node
                 view, context = self._seen(task)
+                _current.set(context)
                 self._take(routes, task, branch, call_router(branch, view, context))
         except Killed:
             raise
+        except Asks:
+            return describe(_asked_in_a_router(node), node, "", 1)
         except BaseException as error:  # noqa: BLE001 - a router is user code
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
@@ -121,6 +124,7 @@ class Routing:
             for task, branch in self._transition.routers:
                 node = task.node
                 view, context = self._seen(task)
+                _current.set(context)
                 returned = call_router(branch, view, context)
                 if branch.is_async:
                     returned = await returned
@@ -129,6 +133,8 @@ class Routing:
             if _being_cancelled():
                 raise
             return describe(RouterFailed(f"a router after {node!r} was cancelled"), node, "", 1)
+        except Asks:
+            return describe(_asked_in_a_router(node), node, "", 1)
         except BaseException as error:  # noqa: BLE001 - a router is user code
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
@@ -166,6 +172,14 @@ class RouterActor(TaskActor):
 
 def _no_body(_state: object) -> None:
     """The entry of a graph has no body."""
+
+
+def _asked_in_a_router(node: str) -> RouterFailed:
+    return RouterFailed(
+        f"a router after {node!r} called interrupt(); only nodes can ask: ask in a node, keep the answer "
+        "in the state, and route by it",
+        node=node,
+    )
 
 
 def _as_router_failure(error: BaseException, node: str) -> BaseException:

@@ -72,23 +72,38 @@ class Recovery(Actor):
             self._begin()
 
     def _batch(self) -> None:
-        hub = self._hub
-        limit = hub.limits.recovery_batch
-        batch = list(
-            hub.store.threads(statuses=(_LEFT[self._status],), after=self._after, limit=limit)
-        )
-        for thread in batch:
-            self._consider(thread)
-        if len(batch) == limit:
-            self._after = batch[-1].thread_id
+        """A batch of one status after the other, then of the threads with messages that wait."""
+        last = self._unread_batch() if self._status == len(_LEFT) else self._left_batch()
+        if last is not None:
+            self._after = last
         else:
             self._status, self._after = self._status + 1, ""
-        if self._status < len(_LEFT):
+        if self._status <= len(_LEFT):
             self.cell.put(_NEXT)
         else:
             self._walking = False
             if self._watched is None:
                 self._next_suspect()
+
+    def _left_batch(self) -> str | None:
+        """Consider unfinished threads; the last id if there may be more of this status."""
+        store, limit = self._hub.store, self._hub.limits.recovery_batch
+        status = (_LEFT[self._status],)
+        batch = list(store.threads(statuses=status, after=self._after, limit=limit))
+        for thread in batch:
+            self._consider(thread)
+        return batch[-1].thread_id if len(batch) == limit else None
+
+    def _unread_batch(self) -> str | None:
+        """Wake threads whose process died between a run's end and the next message's turn."""
+        hub, limit = self._hub, self._hub.limits.recovery_batch
+        if hub.recover != "all":
+            return None
+        batch = list(hub.store.inbox_threads(after=self._after, limit=limit))
+        for thread_id in batch:
+            if thread_id not in hub.actors and thread_id not in hub.quarantined:
+                self._take_up(thread_id)
+        return batch[-1] if len(batch) == limit else None
 
     def _consider(self, thread: ThreadSummary) -> None:
         hub = self._hub

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["Message", "check_thread_id", "make_call", "message_name", "thread_id_of"]
+__all__ = ["Message", "Release", "check_thread_id", "make_call", "message_name", "thread_id_of"]
 
-Message = Invoke | Resume | Continue | Cancel
 
-_MESSAGES = (Invoke, Resume, Continue, Cancel)
+class Release(msgspec.Struct, frozen=True):
+    """Lets a quarantined thread go on; users say it by `release()`."""
+
+
+Message = Invoke | Resume | Continue | Cancel | Release
+
+_MESSAGES = (Invoke, Resume, Continue, Cancel, Release)
 
 
 def check_thread_id(thread_id: object, limits: Limits) -> str:
@@ -126,6 +131,8 @@ def _kind(message: Message) -> CallKind:
             return CallKind.INVOKE
         case Resume():
             return CallKind.RESUME
+        case Release():
+            return CallKind.RELEASE
         case _:
             return CallKind.CANCEL
 

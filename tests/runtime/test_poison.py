@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beamweaver import Continue, Invoke, Runtime
-from beamweaver.errors import Quarantined
+from beamweaver.errors import CallRefused, Quarantined
 from beamweaver.events import StepCommitted, ThreadQuarantined, ThreadRestarted, ThreadTakenUp
 from beamweaver.limits import Limits
 from supervisors.testing import eventually
@@ -128,6 +128,31 @@ class TestAnActorThatCrashes:
             eventually(lambda: runtime.get_state("bad").status == "quarantined")
         with self.start(place.open(), 0) as runtime, pytest.raises(Quarantined):
             runtime.thread("bad").ask(Invoke({"n": 3}))
+
+    def test_released_it_goes_on_from_its_last_commit(self, place):
+        with self.start(place.open(), 3) as runtime:
+            thread = runtime.thread("bad")
+            with pytest.raises(Quarantined):
+                thread.ask(Invoke({"n": 2}))
+            thread.release()
+            assert thread.ask(Invoke({"n": 2})).state["log"] == ["a", "b"]
+
+    def test_released_in_another_runtime_it_goes_on(self, place):
+        with self.start(place.open(), 0) as runtime:
+            runtime.thread("bad").ask(Invoke({"n": 1}))
+        with self.start(place.open(), 3) as runtime:
+            with pytest.raises(Quarantined):
+                runtime.thread("bad").ask(Invoke({"n": 2}))
+            eventually(lambda: runtime.get_state("bad").status == "quarantined")
+        with self.start(place.open(), 0) as runtime:
+            runtime.thread("bad").release()
+            assert runtime.thread("bad").ask(Continue(), timeout=10).state["log"] == ["a", "b"]
+
+    def test_only_a_quarantined_thread_can_be_released(self, store):
+        with self.start(store, 0) as runtime:
+            runtime.thread("bad").ask(Invoke({"n": 1}))
+            with pytest.raises(CallRefused, match="is not quarantined"):
+                runtime.thread("bad").release()
 
     def test_crashes_with_commits_in_between_are_borne(self, store):
         """Each acknowledgement crashes the actor once; each is progress."""
