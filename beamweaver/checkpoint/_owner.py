@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -114,7 +115,9 @@ def owned(folder: Path, owner: Owner) -> StoreOwned:
 
 
 def sweep(folder: Path, epoch: int) -> None:
-    """Remove the files of epochs before `epoch`, which nobody needs."""
+    """Remove the files of epochs before `epoch`, and what processes left that died making the store."""
+    for path in folder.glob("tmp*/"):
+        shutil.rmtree(path, ignore_errors=True)
     for path in folder.glob(f"{PREFIX}*"):
         number = path.name.removeprefix(PREFIX)
         if number.isdigit() and int(number) < epoch:

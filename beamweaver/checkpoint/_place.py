@@ -11,7 +11,7 @@ from beamweaver.checkpoint._lmdb_kv import DATA_FILE
 from beamweaver.checkpoint._owner import PREFIX
 from beamweaver.errors import NotAStore, StoreUnavailable
 
-__all__ = ["check_kind", "make_folder", "unavailable"]
+__all__ = ["check_kind", "make_folder", "sync_folder", "unavailable"]
 
 _OURS: Final = re.compile(
     rf"{re.escape(PREFIX)}\d+|inbox|lock\.mdb|data\.mdb|\.nfs.*|tmp[a-z0-9_]+"
@@ -67,7 +67,7 @@ def make_folder(path: Path) -> None:
     try:
         if not path.exists():
             path.mkdir(exist_ok=True)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         cure = "Make the folder writable for this user, or give another path"
         raise unavailable(path, error.strerror or str(error), cure) from error
@@ -80,7 +80,8 @@ def unavailable(path: Path, reason: str, cure: str) -> StoreUnavailable:
     )
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power loss."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:  # a folder that may be entered but not read: nothing more can be done

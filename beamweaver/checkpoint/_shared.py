@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import tempfile
 import threading
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import lmdb
@@ -19,7 +21,7 @@ import msgspec
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE, LmdbKv
 from beamweaver.checkpoint._meta import read_epoch, read_meta
 from beamweaver.checkpoint._owner import Owner, OwnerFile, owned, sweep
-from beamweaver.checkpoint._place import make_folder, unavailable
+from beamweaver.checkpoint._place import make_folder, sync_folder, unavailable
 from beamweaver.checkpoint._retention import finish_jobs
 from beamweaver.checkpoint._takeover import raise_elsewhere
 from beamweaver.checkpoint.store import RecordWriter
@@ -33,7 +35,6 @@ from beamweaver.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from beamweaver.checkpoint._kv import Txn
 
@@ -353,7 +354,10 @@ def _text(options: Options) -> str:
 def _open(path: Path, options: Options) -> Shared:
     make_folder(path)
     readonly = not os.access(path, os.W_OK)
-    kv = _open_kv(path, sync=options.survives == "power-loss", readonly=readonly)
+    sync = options.survives == "power-loss"
+    if not readonly and not (path / DATA_FILE).exists():
+        _create(path, sync=sync)
+    kv = _open_kv(path, sync=sync, readonly=readonly)
     shared = Shared(path, options, kv)
     try:
         shared.read(lambda _txn: None, None)
@@ -361,6 +365,26 @@ def _open(path: Path, options: Options) -> Shared:
         kv.close()
         raise
     return shared
+
+
+def _create(path: Path, *, sync: bool) -> None:
+    """Make the file of an empty store beside its place, and put it there whole."""
+    try:
+        with tempfile.TemporaryDirectory(dir=path, ignore_cleanup_errors=True) as name:
+            made = Path(name)
+            kv = _open_kv(made, sync=sync, readonly=False)
+            try:
+                RecordWriter(kv, f"store {str(path)!r}").initialise()
+            finally:
+                kv.close()
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                os.link(made / DATA_FILE, path / DATA_FILE)
+        if sync:
+            sync_folder(path)
+    except OSError as error:
+        if not (path / DATA_FILE).exists():
+            cure = "Make the folder writable for this user, on a file system with links"
+            raise unavailable(path, error.strerror or str(error), cure) from error
 
 
 def _open_kv(path: Path, *, sync: bool, readonly: bool) -> LmdbKv:

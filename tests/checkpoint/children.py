@@ -123,10 +123,10 @@ def own_and_fork(pipe, path):
     store = LMDBCheckpointer(path, survives="process-kill")
     store.acquire()
     if os.fork() == 0:
+        pipe.send(os.getppid())  # it runs, so it has let go of its copy of the lock
         with contextlib.suppress(EOFError):
             pipe.recv()
         os._exit(0)
-    pipe.send(os.getpid())
     signal.pause()
 
 
