@@ -6,6 +6,9 @@ Start with `ActorSystem`, `Actor` and `Supervisor`.
 - `exits`, `errors`, `signals`, `death`: why they end, and who is told
 - `spec`, `supervisor`, `dynamic`, `budget`, `requests`, `partition`: supervision trees
 - `task`, `tasks`, `kill`: bodies that run on the side, and how they are ended
+- `cancel`: tokens by which code that waits or loops knows that it is to end
+- `asynchronous`, `process`, `hosted`: actors on an event loop, in a process, and pykka's own; the
+  first two are imported by name, `from supervisors.process import ProcessActor`
 - `registry`, `timers`, `control`, `events`, `tree`, `debug`: names, time, orders, looking
 - `scheduler`, `pool`, `keeper`, `threads`: what gives actors their turns
 - `testing`: a simulation on a virtual clock, in an order drawn from a seed
@@ -13,9 +16,10 @@ Start with `ActorSystem`, `Actor` and `Supervisor`.
 
 from supervisors.actor import Actor, MonitorRef, Reply
 from supervisors.budget import Budget, ChildBudget, RestartWindow, SupervisorBudget
+from supervisors.cancel import CancelToken, cancellation
 from supervisors.clock import Clock, RealClock
 from supervisors.control import drain, exit_after, get_state, resume, suspend
-from supervisors.debug import dump
+from supervisors.debug import dump, dump_on_signal
 from supervisors.dynamic import DynamicSupervisor
 from supervisors.errors import (
     ActorExit,
@@ -24,11 +28,15 @@ from supervisors.errors import (
     AlreadyStarted,
     CallingSelf,
     CallTimeout,
+    Cancelled,
+    Forked,
     InvalidSpec,
     MailboxFull,
     MaxChildren,
     NoProc,
     NotFound,
+    ProcessEnded,
+    RemoteError,
     Restarting,
     RestartsExceeded,
     Running,
@@ -51,7 +59,9 @@ from supervisors.exits import (
     is_quiet,
 )
 from supervisors.future import Future
+from supervisors.hosted import Hosted
 from supervisors.kill import Killed, shield
+from supervisors.limits import Limits
 from supervisors.mailbox import Cell, Ignore, Refuse
 from supervisors.partition import PartitionSupervisor, partition, partitions, resize
 from supervisors.pool import PoolScheduler
@@ -80,7 +90,7 @@ from supervisors.scheduler import Scheduler, Statistics
 from supervisors.signals import Down, Exit, TaskDone, TaskEnded, TaskFailed
 from supervisors.spec import BRUTAL_KILL, INFINITY, Backoff, ChildSpec
 from supervisors.supervisor import Supervisor
-from supervisors.system import ActorSystem, Limits
+from supervisors.system import ActorSystem
 from supervisors.task import TaskActor
 from supervisors.tasks import Failed, Ok, Task, Tasks, TaskSupervisor
 from supervisors.threads import ThreadScheduler
@@ -107,6 +117,8 @@ __all__ = [
     "Budget",
     "CallTimeout",
     "CallingSelf",
+    "CancelToken",
+    "Cancelled",
     "Cell",
     "ChildBudget",
     "ChildCounts",
@@ -124,8 +136,10 @@ __all__ = [
     "Exit",
     "ExitReason",
     "Failed",
+    "Forked",
     "Future",
     "GetChildSpec",
+    "Hosted",
     "Ignore",
     "InvalidSpec",
     "Killed",
@@ -139,9 +153,11 @@ __all__ = [
     "Ok",
     "PartitionSupervisor",
     "PoolScheduler",
+    "ProcessEnded",
     "RealClock",
     "Refuse",
     "Registry",
+    "RemoteError",
     "Reply",
     "RestartChild",
     "RestartWindow",
@@ -171,10 +187,12 @@ __all__ = [
     "Via",
     "WhichChildren",
     "WorkersExhausted",
+    "cancellation",
     "count_children",
     "delete_child",
     "drain",
     "dump",
+    "dump_on_signal",
     "exit_after",
     "get_child_spec",
     "get_state",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeAlias
 
 import pykka
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from supervisors.signals import Down, Exit
     from supervisors.system import ActorSystem
 
-__all__ = ["Actor", "MonitorRef", "Reply"]
+__all__ = ["Actor", "Execution", "MonitorRef", "Reply"]
+
+Execution: TypeAlias = Literal["pooled", "thread"]
+"""What runs an actor: the workers of all, or one of its own."""
 
 
 class MonitorRef:
@@ -90,6 +93,7 @@ class Actor(pykka.Actor):
 
     Class attributes:
         lane: where it waits for a worker: `"hi"`, `"lo"` or `"idle"`
+        execution: `"pooled"`, or `"thread"`: it has a worker of its own, for libraries that want one
         isolated: its handlers have a `contextvars.Context` of their own
         interruptible: a kill interrupts a handler that runs (costs about a microsecond a message);
             otherwise the kill waits for the end of the handler, up to its grace period
@@ -112,6 +116,7 @@ class Actor(pykka.Actor):
     """
 
     lane: ClassVar[Lane] = "hi"
+    execution: ClassVar[Execution] = "pooled"
     isolated: ClassVar[bool] = True
     interruptible: ClassVar[bool] = False
     mailbox_limit: ClassVar[int | None] = None

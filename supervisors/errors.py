@@ -13,6 +13,9 @@ The tree::
     ├── InvalidSpec                             a child specification or a flag is wrong
     ├── RestartsExceeded                        a supervisor gave up (carried by its exit reason)
     ├── WorkersExhausted                        too many workers wait or were abandoned
+    ├── Cancelled                               a cancellation token says so
+    ├── Forked                                  the actors are in the parent process
+    ├── RemoteError / ProcessEnded              code in another process raised, or it ended
     ├── SystemStopped                           the actor system has been shut down
     ├── AlreadySet (also queue.Full)            a future has its result already
     └── StuckError                              a wait that can never end, seen by a simulation
@@ -36,11 +39,15 @@ __all__ = [
     "AlreadyStarted",
     "CallTimeout",
     "CallingSelf",
+    "Cancelled",
+    "Forked",
     "InvalidSpec",
     "MailboxFull",
     "MaxChildren",
     "NoProc",
     "NotFound",
+    "ProcessEnded",
+    "RemoteError",
     "Restarting",
     "RestartsExceeded",
     "Running",
@@ -242,6 +249,18 @@ class WorkersExhausted(SupervisorsError):
     code = "workers_exhausted"
 
 
+class Cancelled(SupervisorsError):
+    """A cancellation token was cancelled, or its deadline has passed: tidy up, and end."""
+
+    code = "cancelled"
+
+
+class Forked(SupervisorsError):
+    """This process is a fork of the one whose actor system it is: the workers stayed there."""
+
+    code = "forked"
+
+
 class SystemStopped(SupervisorsError):
     """The actor system was shut down; make a new one."""
 
@@ -258,3 +277,41 @@ class StuckError(SupervisorsError):
     """A wait that can never end: nothing is runnable and no timer is due."""
 
     code = "stuck"
+
+
+class RemoteError(SupervisorsError):
+    """Code in another process raised; what it raised crosses as text.
+
+    Attributes:
+        type: the class of what it raised, `"builtins.ValueError"` say
+        message: its text
+        traceback: its traceback there, as text
+    """
+
+    code = "remote_error"
+
+    def __init__(self, type: str, message: str, traceback: str = "") -> None:  # noqa: A002 - as attribute
+        """Tell what was raised."""
+        super().__init__(f"{type}: {message}")
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+
+
+class ProcessEnded(SupervisorsError):
+    """A process ended before it answered.
+
+    Attributes:
+        pid: which
+        how: `"exit"` or `"signal"`
+        number: the exit code, or the signal
+    """
+
+    code = "process_ended"
+
+    def __init__(self, pid: int, how: str, number: int) -> None:
+        """Tell how it ended."""
+        super().__init__(f"process {pid} ended by {how} {number} before it answered")
+        self.pid = pid
+        self.how = how
+        self.number = number

@@ -27,6 +27,7 @@ EventKind: TypeAlias = Literal[
     "shutdown_error",
     "killed",
     "abandoned",
+    "slow_handler",
     "mailbox_full",
     "task_failed",
     "hook_failed",

@@ -44,7 +44,9 @@ class Child:
         self.spec = spec
         self.run: Run | None = None
         self.restarting: Run | None = None  # the run that is to be replaced
-        self.ran: Run | None = None  # the last run whose start succeeded: by it others know the child
+        self.ran: Run | None = (
+            None  # the last run whose start succeeded: by it others know the child
+        )
         self.restarts = 0
         self.failures = 0  # in a row, for the backoff
         self.last: ExitReason = NORMAL
@@ -229,9 +231,10 @@ class Family(Actor):
         spec = child.spec
         system = self.system
         run = Run(child, system.clock.monotonic())
-        cell = system.make(
-            spec.actor, extra + spec.args, dict(spec.kwargs), name=spec.name, parent=self.cell
-        )
+        actor, args = spec.call(extra)
+        cell = system.make(actor, args, dict(spec.kwargs), name=spec.name, parent=self.cell)
+        if spec.execution is not None:
+            system.place(cell, spec.execution)
         run.cell = cell
         child.run = run
         child.restarting = None

@@ -13,7 +13,8 @@ from supervisors.kill import shield
 from supervisors.scheduler import here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Generator
     from types import TracebackType
 
     from supervisors.scheduler import Releasable, Scheduler
@@ -40,11 +41,32 @@ class _Callback:
         self._call(self._future)
 
 
+class _Awaited:
+    """An event loop's future in the place of a waiter."""
+
+    __slots__ = ("_loop", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
+        self._loop = loop
+        self._waiter = waiter
+
+    def release(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._settle)
+        except RuntimeError:
+            return  # the loop was closed: nobody waits any more
+
+    def _settle(self) -> None:
+        if not self._waiter.done():
+            self._waiter.set_result(None)
+
+
 class Future(pykka.Future[T]):
     """A value to come, as `pykka.Future`, made by `ActorSystem.future()` and by asks.
 
     `get()` on a worker lets the system's other actors run meanwhile; in a simulation
-    it drives the simulation. Any number of threads may wait. Only the first result counts.
+    it drives the simulation; `await` suits an asyncio event loop. Any number of threads and coroutines
+    may wait. Only the first result counts.
     """
 
     _hook: Callable[..., Any] | None = None
@@ -91,6 +113,17 @@ class Future(pykka.Future[T]):
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)
         return self._value  # type: ignore[return-value]  # done, so it is a T
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait in an asyncio event loop, which goes on meanwhile."""
+        if self._hook is None and not self._done:
+            from asyncio import get_running_loop  # noqa: PLC0415 - loaded already by whoever awaits
+
+            loop = get_running_loop()
+            waiter = loop.create_future()
+            self.add_waiter(_Awaited(loop, waiter))
+            yield from waiter
+        return self.get()
 
     def _get_hooked(self, timeout: float | None) -> T:
         # The hook runs without a lock: two readers may both run it, neither waits for the other.

@@ -14,6 +14,7 @@ from _thread import allocate_lock
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from supervisors.cancel import CancelToken
 from supervisors.kill import shield
 from supervisors.scheduler import here
 
@@ -104,10 +105,11 @@ class Book:
         names: what frees each name
         ack: who waits for the start
         ties: links and monitors to be made when the start has succeeded
+        token: what its handlers may look at, to know that it is to end
     """
 
     __slots__ = ("ack", "deferred", "joiners", "kids", "links", "monitors", "names", "ties",
-                 "timers")  # fmt: skip
+                 "timers", "token")  # fmt: skip
 
     def __init__(self) -> None:
         """Make an empty book."""
@@ -120,6 +122,7 @@ class Book:
         self.names: tuple[Callable[[], object], ...] = ()
         self.ack: Future[Any] | tuple[Inbox, object] | None = None
         self.ties: tuple[Callable[[], object], ...] = ()
+        self.token: CancelToken | None = None
 
 
 class Inbox:
@@ -217,8 +220,25 @@ class Inbox:
                 if queue is None:
                     queue = self.sysq = deque()
         queue.append(message)
+        book = self.book
+        if book is not None and book.token is not None and self.ends_by(message):
+            book.token.cancel()
         if self.busy.acquire(False):
             self.scheduler.submit(self, worker)
+
+    def ends_by(self, message: object) -> bool:
+        """Tell whether this actor will end by the system message `message`."""
+        raise NotImplementedError
+
+    def cancel_token(self) -> CancelToken:
+        """Return the token that is cancelled when the actor is to end; made at first use."""
+        book = self.pages()
+        token = book.token
+        if token is None:
+            token = book.token = CancelToken(self.system)
+            if self.phase > RUNNING or any(self.ends_by(message) for message in self.sysq or ()):
+                token.cancel()
+        return token
 
     def pages(self) -> Book:
         """Return the book, made at first use."""

@@ -14,14 +14,18 @@ The keeper rests while nothing is active and no timer is due.
 from __future__ import annotations
 
 import logging
+import math
 import os
+import sys
 import threading
 import time
+import traceback
 from _thread import allocate_lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from supervisors.pool import PoolScheduler, PoolWorker
+    from supervisors.scheduler import OnSlow
 
 __all__ = ["Keeper"]
 
@@ -49,6 +53,8 @@ class Keeper:
         self._quiet = 0
         self._wall = 0.0
         self._process = 0.0
+        self._slow = math.inf
+        self._on_slow: OnSlow = lambda *_: None
 
     def wake(self) -> None:
         """Have the keeper look at its timers and workers now."""
@@ -131,9 +137,12 @@ class Keeper:
         for worker in workers:
             if worker.tick != worker.seen:
                 worker.seen = worker.tick
+                worker.began = now
                 taken += 1
                 self._read_clock(worker, now)
                 continue
+            if now - worker.began > self._slow and worker.told != worker.tick:
+                self._tell(worker, now - worker.began)
             pool.empty_slot(worker)
             if self._blocked(worker, now, busy=busy):
                 blocked += 1
@@ -145,6 +154,17 @@ class Keeper:
         if not taken:
             self._grow(blocked, computing)
         return _TICK
+
+    def watch(self, seconds: float, call: OnSlow) -> None:
+        """Have `call` told of turns that take longer than `seconds`."""
+        self._slow = seconds
+        self._on_slow = call
+
+    def _tell(self, worker: PoolWorker, seconds: float) -> None:
+        worker.told = worker.tick
+        frame = sys._current_frames().get(worker.ident)  # noqa: SLF001 - the documented way
+        stack = "" if frame is None else "".join(traceback.format_stack(frame))
+        self._on_slow(worker.cell, seconds, stack)
 
     def _read_clock(self, worker: PoolWorker, now: float) -> None:
         worker.cpu_at = now

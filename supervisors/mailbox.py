@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Cell", "Continue", "Ignore", "Order", "Refuse"]
 
 
+_PROXIED = {ProxyCall, ProxyGetAttr, ProxySetAttr}
+
+
 class Ignore(Exception):
     """Raise in `on_start`: this actor wants not to run (OTP's `ignore`). Nothing has failed."""
 
@@ -267,6 +270,8 @@ class Cell(Inbox):
 
     def _dispatch(self, actor: Hooks, message: Any) -> Any:
         kind = type(message)
+        if kind in _PROXIED and (forward := getattr(actor, "_forward", None)) is not None:
+            return forward(message)
         if kind is ProxyCall:
             return get_attr_directly(actor, message.attr_path)(*message.args, **message.kwargs)
         if kind is ProxyGetAttr:
@@ -308,6 +313,15 @@ class Cell(Inbox):
             self._call(worker, actor.on_signal, Exit(sender, signal.reason))
         elif signal.reason != NORMAL:
             actor._end(signal.reason)  # noqa: SLF001
+
+    def ends_by(self, message: object) -> bool:
+        """Tell whether this actor will end by the system message `message`."""
+        if type(message) is not ExitSignal:
+            return type(message) is StopRequest
+        if message.kill or message.sender in (self.parent, self):
+            return message.kill or message.sender is not None
+        actor = self.actor
+        return actor is not None and not actor.trap_exit and message.reason != NORMAL
 
     def resume(self) -> None:
         """Serve ordinary messages again after `held`; from the actor's own slice."""

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from supervisors.clock import Clock, RealClock
-from supervisors.errors import InvalidSpec, WorkersExhausted
+from supervisors.errors import Forked, InvalidSpec, WorkersExhausted
 from supervisors.keeper import Keeper
 from supervisors.kill import shield
-from supervisors.scheduler import Runnable, Statistics, Waitable, Worker, here
+from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here
+from supervisors.threads import ThreadScheduler
 from supervisors.timers import Timers
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ _GATHER = 0.002  # seconds that a group-committing actor waits for company at mo
 class PoolWorker(Worker):
     """An OS thread of the pool."""
 
-    __slots__ = ("clock_id", "counted", "cpu", "cpu_at", "lo_run", "lock", "parked", "seen", "slot",
-                 "streak", "tick")  # fmt: skip
+    __slots__ = ("began", "clock_id", "counted", "cpu", "cpu_at", "lo_run", "lock", "parked", "seen",
+                 "slot", "streak", "tick", "told")  # fmt: skip
 
     def __init__(self, pool: PoolScheduler) -> None:
         """Make a worker that is to be started."""
@@ -56,6 +57,8 @@ class PoolWorker(Worker):
         self.clock_id: int | None = None
         self.cpu = 0.0
         self.cpu_at = 0.0
+        self.began = 0.0  # about when the present turn began
+        self.told = -1  # the turn of which it was told that it takes long
 
 
 class PoolScheduler:
@@ -105,6 +108,8 @@ class PoolScheduler:
         self.keeper = Keeper(self)
         self.timers = Timers(self.clock, self.keeper.wake)
         self._spawned = 0
+        self._dedicated: ThreadScheduler | None = None
+        self._lost = False
 
     def start(self, clock: Clock | None) -> Clock:
         """Take the clock of the system that uses this pool; None: the machine's."""
@@ -138,6 +143,7 @@ class PoolScheduler:
 
     def _enqueue(self, item: Runnable) -> None:
         if self.closed:
+            self._check_fork(item)
             item.turn(Worker(self, _QUANTUM))  # all actors are dead: this drains a mailbox
             return
         lane = item.lane
@@ -152,9 +158,35 @@ class PoolScheduler:
         if self.active < self.limit:
             self.unpark()
 
+    def _check_fork(self, item: object) -> None:
+        if self._lost:
+            raise Forked(f"{item!r} is in the parent process: make a new ActorSystem")
+
+    def forked(self) -> bool:
+        """Refuse everything from now on: the workers are in the parent process."""
+        self.closed = self._lost = True
+        self.mu = threading.Lock()
+        self.workers.clear()
+        self.parked.clear()
+        if self._dedicated is not None:
+            self._dedicated.forked()
+        return True
+
+    def dedicated(self) -> ThreadScheduler:
+        """Return a scheduler that gives each actor a worker of its own, with these timers."""
+        with self.mu:
+            if self._dedicated is None:
+                self._dedicated = ThreadScheduler(timers=self.timers)
+                self._dedicated.clock = self.clock
+        return self._dedicated
+
+    def watch(self, seconds: float, call: OnSlow, /) -> None:
+        """Have `call(what, seconds, stack)` called, by the keeper, for turns that take too long."""
+        self.keeper.watch(seconds, call)
+
     def quiet(self, worker: Worker, /) -> bool:
         """Tell whether nothing waits for a worker."""
-        return not (self.hi or self.lo or self.idle or (type(worker) is PoolWorker and worker.slot))
+        return type(worker) is PoolWorker and not (self.hi or self.lo or self.idle or worker.slot)
 
     def take_back(self, item: Runnable, worker: Worker, /) -> bool:
         """Make `item` not runnable again if it is all that waits; the caller then runs it."""
@@ -320,6 +352,7 @@ class PoolScheduler:
         lock.acquire()
         worker = here.worker
         if worker is None or worker.scheduler is not self:
+            self._check_fork(waitable)
             self._ensure_worker()
             waitable.add_waiter(lock)
             lock.acquire(timeout=-1 if timeout is None else max(timeout, 0))
@@ -423,6 +456,7 @@ class PoolScheduler:
 
     def statistics(self) -> Statistics:
         """Return what the pool is doing now."""
+        own = self._dedicated
         with self.mu:
             return Statistics(
                 workers=len(self.workers),
@@ -431,13 +465,15 @@ class PoolScheduler:
                 parked=len(self.parked),
                 limit=self.limit,
                 runnable=self.runnable(),
-                abandoned=self.abandoned,
-                abandoned_total=self.abandoned_total,
+                abandoned=self.abandoned + (0 if own is None else own.abandoned),
+                abandoned_total=self.abandoned_total + (0 if own is None else own.abandoned_total),
+                dedicated=0 if own is None else own.statistics().workers,
             )
 
     def shutdown(self, timeout: float) -> bool:
         """End all workers; return whether they ended within `timeout` seconds."""
         deadline = RealClock.monotonic() + timeout
+        alone = self._dedicated is None or self._dedicated.shutdown(timeout)
         with self.mu:
             self.closed = True
             threads = list(self.workers.values())
@@ -451,4 +487,4 @@ class PoolScheduler:
         for thread in threads:
             if thread is not me:
                 thread.join(max(deadline - RealClock.monotonic(), 0))
-        return not any(thread.is_alive() for thread in threads if thread is not me)
+        return alone and not any(thread.is_alive() for thread in threads if thread is not me)

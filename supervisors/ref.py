@@ -8,7 +8,7 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from supervisors.errors import CallingSelf, CallTimeout, MailboxFull, NoProc
+from supervisors.errors import ActorExit, CallingSelf, CallTimeout, MailboxFull, NoProc
 from supervisors.events import Event
 from supervisors.exits import NORMAL, Abnormal, ExitReason
 from supervisors.future import Future
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-__all__ = ["ActorRef", "StopRequest", "ref_of"]
+__all__ = ["ActorRef", "ListedRef", "StopRequest", "ref_of"]
 
 A = TypeVar("A", bound=pykka.Actor)
 
@@ -59,7 +59,8 @@ class ActorRef(pykka.ActorRef[A]):
 
     @property
     def _actor_weakref(self) -> Callable[[], Any]:  # type: ignore[override]  # proxies call it
-        return lambda: self.cell.actor
+        actor = self.cell.actor
+        return lambda: getattr(actor, "hosted", actor)
 
     @property
     def actor_urn(self) -> str:  # type: ignore[override]  # made on demand, never assigned
@@ -157,6 +158,29 @@ class ActorRef(pykka.ActorRef[A]):
             future.given_up = True
             raise
 
+    async def ask_async(self, message: Any, *, timeout: float | None = None) -> Any:
+        """Send `message` and await the reply, from an asyncio event loop.
+
+        Args:
+            message: what `on_receive` is given
+            timeout: real seconds to wait at most; None waits for ever
+
+        Raises:
+            ActorExit, CallTimeout, MailboxFull: as `ask`. A request whose caller has gone, by the
+                timeout or because it was cancelled, is dropped if its turn has not come
+        """
+        from asyncio import wait_for  # noqa: PLC0415 - loaded already by whoever awaits
+
+        future = self.ask(message, block=False)
+        try:
+            return await wait_for(_awaiting(future), timeout)
+        except TimeoutError:
+            future.given_up = True
+            raise CallTimeout(f"no answer from {self} within {timeout} s") from None
+        except BaseException:
+            future.given_up = True  # of no consequence to one that was answered
+            raise
+
     @overload
     def stop(
         self, *, block: Literal[True] = True, timeout: float | None = None,
@@ -208,6 +232,23 @@ class ActorRef(pykka.ActorRef[A]):
         if join(self.cell, future, reason):
             self.cell.put_system(StopRequest(reason))
         return future.get(timeout=timeout) if block else future
+
+
+class ListedRef(ActorRef[Any]):
+    """The reference that pykka's registry has: an actor that ends badly is no obstacle to `stop_all`."""
+
+    def stop(self, *, block: bool = True, timeout: float | None = None, **more: Any) -> Any:
+        """End the actor, as `ActorRef.stop`."""
+        try:
+            return super().stop(block=block, timeout=timeout, **more)
+        except ActorExit:
+            return True
+
+    __hash__ = ActorRef.__hash__
+
+
+async def _awaiting(future: Future[Any]) -> Any:
+    return await future
 
 
 def join(cell: Inbox, future: Future[bool], reason: ExitReason | None = None) -> bool:

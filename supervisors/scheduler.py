@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from supervisors.clock import Clock
     from supervisors.kill import Job
     from supervisors.timers import Timers
 
-__all__ = ["Lane", "Runnable", "Scheduler", "Statistics", "Waitable", "Worker", "here"]
+__all__ = ["Lane", "OnSlow", "Runnable", "Scheduler", "Statistics", "Waitable", "Worker", "here"]
 
 Lane: TypeAlias = Literal["hi", "lo", "idle"]
 """Where a runnable waits: `hi` (framework), `lo` (bodies of users), `idle` (when all else rests)."""
+
+
+OnSlow: TypeAlias = "Callable[[object, float, str], object]"
+"""Told of a turn that takes long: whose, for how many seconds by now, and the stack."""
 
 
 class Runnable(Protocol):
@@ -101,6 +106,7 @@ class Statistics(msgspec.Struct, frozen=True):
         runnable: actors and tasks that wait for a worker
         abandoned: workers given up in code that does not return; they end when it does
         abandoned_total: how many were ever given up
+        dedicated: OS threads of actors that have one of their own
     """
 
     workers: int = 0
@@ -111,6 +117,7 @@ class Statistics(msgspec.Struct, frozen=True):
     runnable: int = 0
     abandoned: int = 0
     abandoned_total: int = 0
+    dedicated: int = 0
 
 
 class Scheduler(Protocol):
@@ -153,6 +160,18 @@ class Scheduler(Protocol):
 
     def abandon(self, worker: Worker, /) -> None:
         """Give `worker` up, in code that does not return, and replace it."""
+        ...
+
+    def dedicated(self) -> Scheduler:
+        """Return what gives each of its actors a worker of its own; timers are shared."""
+        ...
+
+    def watch(self, seconds: float, call: OnSlow, /) -> None:
+        """Have `call(what, seconds, stack)` called for turns that take longer than `seconds`."""
+        ...
+
+    def forked(self) -> bool:
+        """Hear that this process is a fork; return whether the workers are lost."""
         ...
 
     def statistics(self) -> Statistics:

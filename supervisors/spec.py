@@ -6,9 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import msgspec
+import pykka
 
-from supervisors.actor import Actor
+from supervisors.actor import Actor, Execution
 from supervisors.errors import InvalidSpec
+from supervisors.hosted import Hosted
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -33,6 +35,7 @@ Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
 AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 ChildType: TypeAlias = Literal["worker", "supervisor"]
+ActorClass: TypeAlias = type[Actor]
 ShutdownRule: TypeAlias = float | Literal["brutal_kill"]
 
 _RESTARTS = get_args(Restart)
@@ -79,7 +82,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
 
     Attributes:
         id: names the child to its supervisor; a dynamic one makes up those that are None
-        actor: a subclass of `Actor`
+        actor: a subclass of `Actor`, or of one of pykka's own actor classes (see `Hosted`)
         args: positional arguments of its `__init__`, for each incarnation anew
         kwargs: keyword arguments of its `__init__`
         restart: `permanent` (always), `transient` (after abnormal ends), `temporary` (never)
@@ -89,6 +92,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
         significant: its own end may end the supervisor: see `auto_shutdown`
         name: a name in the actor system, or a `Via`, which each incarnation has
         start_timeout: seconds that a start may take; None: the system's limit
+        execution: `pooled`, or `thread` for a worker of its own; None: as the class says
 
     Raises:
         InvalidSpec: a field is wrong; it names the field, the value and the cure
@@ -99,7 +103,7 @@ class ChildSpec(msgspec.Struct, frozen=True):
     """
 
     id: Hashable
-    actor: type[Actor]
+    actor: type[pykka.Actor]
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = {}
     restart: Restart = "permanent"
@@ -108,11 +112,12 @@ class ChildSpec(msgspec.Struct, frozen=True):
     significant: bool = False
     name: str | Name | None = None
     start_timeout: float | None = None
+    execution: Execution | None = None
 
     def __post_init__(self) -> None:
         """Check the fields, in OTP's order."""
         actor: object = self.actor
-        fine = isinstance(actor, type) and issubclass(actor, Actor)
+        fine = isinstance(actor, type) and issubclass(actor, pykka.Actor)
         _require(fine, "actor", actor, "give a subclass of supervisors.Actor")
         _require(isinstance(self.args, tuple), "args", self.args, "give a tuple")
         _one_of("restart", self.restart, _RESTARTS)
@@ -126,6 +131,8 @@ class ChildSpec(msgspec.Struct, frozen=True):
                 "significant", value=True, cure="a permanent child never ends for good: "
                 "make it transient or temporary"
             )  # fmt: skip
+        if self.execution is not None:
+            _one_of("execution", self.execution, get_args(Execution))
         if self.start_timeout is not None:
             fine = self.start_timeout > 0
             _require(fine, "start_timeout", self.start_timeout, "give seconds over 0, or None")
@@ -133,7 +140,15 @@ class ChildSpec(msgspec.Struct, frozen=True):
     @property
     def child_type(self) -> ChildType:
         """Whether the child is a worker or a supervisor."""
-        return self.actor.child_type if self.type is None else self.type
+        if self.type is not None:
+            return self.type
+        return self.actor.child_type if issubclass(self.actor, Actor) else "worker"
+
+    def call(self, extra: tuple[Any, ...]) -> tuple[ActorClass, tuple[Any, ...]]:
+        """Return what to start, with its positional arguments; `extra` go before the child's own."""
+        if issubclass(self.actor, Actor):
+            return self.actor, extra + self.args
+        return Hosted, (self.actor, *extra, *self.args)
 
     @property
     def shutdown_rule(self) -> ShutdownRule:

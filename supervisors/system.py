@@ -8,31 +8,36 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import msgspec
 import pykka
 
 from supervisors import death
 from supervisors.errors import (
     AlreadyStarted,
     CallTimeout,
+    Forked,
     StartError,
+    SupervisorsError,
     SystemStopped,
     WorkersExhausted,
 )
 from supervisors.events import Event, OnDeadLetter, OnEvent, log_event
 from supervisors.exits import KILLED, SHUTDOWN, Abnormal, ExitReason
+from supervisors.fork import watch
 from supervisors.future import Future
 from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.kill import shield
+from supervisors.limits import Closable, Limits
 from supervisors.mailbox import Cell, Ignore
 from supervisors.pool import PoolScheduler
-from supervisors.ref import ActorRef, StopRequest, join
+from supervisors.ref import ActorRef, ListedRef, StopRequest, join
 from supervisors.scheduler import Scheduler, Statistics, here
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
+    from supervisors.actor import Execution
     from supervisors.clock import Clock
     from supervisors.task import TaskActor
     from supervisors.timers import TimerRef
@@ -43,18 +48,7 @@ A = TypeVar("A", bound=pykka.Actor)
 T = TypeVar("T", bound="TaskActor")
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """What bounds an actor system.
-
-    Attributes:
-        max_abandoned: workers that may be lost in code that hangs; then no more tasks start
-        kill_grace: seconds from a kill until the worker is given up, unless the kill says
-        start_timeout: seconds that a start may take, unless the start says
-    """
-
-    max_abandoned: int = 64
-    kill_grace: float = 0.5
-    start_timeout: float = 5.0
+R = TypeVar("R", bound=Closable)
 
 
 class ActorSystem:
@@ -101,7 +95,12 @@ class ActorSystem:
         self._names: dict[str, Cell] = {}
         self._roots: dict[Cell, None] = {}
         self._numbers = itertools.count(1)
+        self._making = threading.Lock()
         self._stopped = False
+        self._forked = False
+        self._resources: dict[object, Closable] = {}
+        self.scheduler.watch(self.limits.slow_handler, self._report_slow)
+        watch(self)
 
     def __enter__(self) -> Self:
         return self
@@ -178,8 +177,9 @@ class ActorSystem:
             ended.get()
 
     def _register(self, cell: Cell) -> None:
-        pykka.ActorRegistry.register(cell.ref)
-        cell.pages().names += (partial(pykka.ActorRegistry.unregister, cell.ref),)
+        listed = ListedRef(cell)
+        pykka.ActorRegistry.register(listed)
+        cell.pages().names += (partial(pykka.ActorRegistry.unregister, listed),)
 
     def spawn(
         self,
@@ -227,7 +227,7 @@ class ActorSystem:
     ) -> Cell:
         """Make the cell of an actor that is not runnable yet: for supervisors. See `launch`."""
         if self._stopped:
-            raise SystemStopped(f"cannot start {actor_class.__name__}: the system was shut down")
+            raise self._refusal(actor_class)
         kind: Any = actor_class
         cell = Cell(self, actor_class, kind.lane, next(self._numbers))
         cell.busy.acquire()  # so that messages to its name do not run it before it is launched
@@ -235,6 +235,8 @@ class ActorSystem:
         cell.parent = parent
         if kind.isolated:
             cell.context = Context()
+        if kind.execution != "pooled":
+            self.place(cell, kind.execution)
         if name is not None or parent is None:
             with shield():
                 self._enter(cell, name)
@@ -250,14 +252,26 @@ class ActorSystem:
         if cell.parent is None:
             self._roots[cell] = None
 
+    def _refusal(self, kind: type) -> SupervisorsError:
+        if self._forked:
+            return Forked(
+                f"cannot start {kind.__name__} in a forked process: make a new ActorSystem"
+            )
+        return SystemStopped(f"cannot start {kind.__name__}: the system was shut down")
+
+    def place(self, cell: Cell, execution: Execution) -> None:
+        """Say what runs a made actor that is not launched yet: for supervisors."""
+        home = self.scheduler
+        cell.scheduler = home if execution == "pooled" else home.dedicated()
+
     def launch(self, cell: Cell) -> None:
         """Make a made actor runnable: its first slice runs `__init__` and `on_start`."""
         worker = here.worker
         if worker is not None and worker.job is not None:
             with shield():
-                self.scheduler.submit(cell, worker)
+                cell.scheduler.submit(cell, worker)
         else:
-            self.scheduler.submit(cell, worker)
+            cell.scheduler.submit(cell, worker)
 
     def spawn_task(
         self,
@@ -289,7 +303,7 @@ class ActorSystem:
             SystemStopped: the system was shut down
         """
         if self._stopped:
-            raise SystemStopped(f"cannot start {task_class.__name__}: the system was shut down")
+            raise self._refusal(task_class)
         if self.scheduler.abandoned >= self.limits.max_abandoned:
             raise WorkersExhausted(
                 f"{self.scheduler.abandoned} workers hang in killed tasks, as many as "
@@ -402,7 +416,31 @@ class ActorSystem:
         if cell.parent is None:
             self._roots.pop(cell, None)  # type: ignore[call-overload]  # only cells are made here
 
+    def _report_slow(self, item: object, seconds: float, stack: str) -> None:
+        if isinstance(item, Inbox):
+            self.emit(
+                Event("slow_handler", repr(item), detail={"seconds": seconds, "stack": stack})
+            )
+
     # The whole
+
+    def resource(self, make: Callable[[ActorSystem], R]) -> R:
+        """Return what `make(self)` gave at its first use; `shutdown` calls its `close()`."""
+        with self._making:
+            found = self._resources.get(make)
+            if found is None:
+                if self._stopped:
+                    raise SystemStopped("the system was shut down")
+                found = self._resources[make] = make(self)
+        made: Any = found
+        return made  # type: ignore[no-any-return]  # it is what `make` gave
+
+    def forked(self) -> None:
+        """Refuse everything: this process is a fork, and the workers stayed in its parent."""
+        if self.scheduler.forked():
+            self._stopped = self._forked = True
+            self.lock = threading.Lock()
+            here.worker = None
 
     def statistics(self) -> Statistics:
         """Return what the scheduler is doing now."""
@@ -425,6 +463,8 @@ class ActorSystem:
         Returns:
             whether every worker ended
         """
+        if self._forked:
+            return True
         deadline = self.clock.monotonic() + timeout
         for ref in reversed(self.roots()):
             ended: Future[bool] = Future(self.scheduler)
@@ -437,4 +477,6 @@ class ActorSystem:
         self._stopped = True
         for ref in reversed(self.roots()):  # started meanwhile
             self._end_now(ref.cell)
-        return self.scheduler.shutdown(max(deadline - self.clock.monotonic(), 1.0))
+        closed = [resource.close() for resource in self._resources.values()]
+        self._resources.clear()
+        return self.scheduler.shutdown(max(deadline - self.clock.monotonic(), 1.0)) and all(closed)

@@ -7,6 +7,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from supervisors.actor import Actor
+from supervisors.cancel import CancelToken
 from supervisors.events import Event
 from supervisors.exits import KILLED, ExitReason
 from supervisors.inbox import ENDED
@@ -46,6 +47,7 @@ class TaskActor(Actor, Job):
     _ended = False
     _told = False
     _deadline: TimerRef | None = None
+    _cancel: CancelToken | None = None
 
     def run(self) -> Any:
         """Do the work, and return its result. Runs once, on any worker."""
@@ -119,6 +121,8 @@ class TaskActor(Actor, Job):
         with shield():
             if not self.claim_kill():
                 return False
+            if self._cancel is not None:
+                self._cancel.cancel()
             self.owner.put_system(Down(self.token, KILLED))
             self._told = True
             self.interrupt()
@@ -128,6 +132,15 @@ class TaskActor(Actor, Job):
             if self._ended:
                 self._deadline.cancel()
         return True
+
+    def cancel_token(self) -> CancelToken:
+        """Return the token that is cancelled when the task is killed; made at first use."""
+        token = self._cancel
+        if token is None:
+            token = self._cancel = CancelToken(self.system)
+            if self.killed:  # set before the killer looks for a token
+                token.cancel()
+        return token
 
     def parent_ended(self, reason: ExitReason) -> None:
         """End with the owner."""

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from supervisors.clock import Clock, RealClock
-from supervisors.errors import WorkersExhausted
+from supervisors.errors import Forked, WorkersExhausted
 from supervisors.inbox import ENDED, Inbox
-from supervisors.scheduler import Runnable, Statistics, Waitable, Worker, here
+from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here
 from supervisors.timers import Timers
 
 if TYPE_CHECKING:
@@ -48,21 +48,23 @@ class ThreadScheduler:
         max_workers: how many threads there may be; then a start raises `WorkersExhausted`
     """
 
-    def __init__(self, max_workers: int = 4096) -> None:
-        """Make a scheduler without threads."""
+    def __init__(self, max_workers: int = 4096, *, timers: Timers | None = None) -> None:
+        """Make a scheduler without threads; it may share the timers of another."""
         self.max_workers = max_workers
         self.abandoned = 0
         self.abandoned_total = 0
         self.clock: Clock = RealClock()
         self._tick = allocate_lock()
         self._tick.acquire()
-        self.timers = Timers(self.clock, self._wake)
+        self.timers = Timers(self.clock, self._wake) if timers is None else timers
         self._hosts: dict[Runnable, _Host] = {}
         self._threads: dict[_Host, threading.Thread] = {}
         self._timing: threading.Thread | None = None
         self._mu = threading.Lock()
         self._waiting = 0
         self._closed = False
+        self._lost = False
+        self._beside = timers is not None
 
     def start(self, clock: Clock | None) -> Clock:
         """Take the clock of the system that uses this scheduler; None: the machine's."""
@@ -75,6 +77,8 @@ class ThreadScheduler:
     def submit(self, item: Runnable, worker: Worker | None, /) -> None:
         """Let the thread of `item` run; make it if there is none."""
         del worker
+        if self._lost:
+            raise Forked(f"{item} is in the parent process: make a new ActorSystem")
         if self._closed or (isinstance(item, Inbox) and item.phase == ENDED):
             item.turn(Worker(self, _QUANTUM))  # it only drains a mailbox
             return
@@ -140,7 +144,9 @@ class ThreadScheduler:
             self._threads.pop(host, None)
 
     def quiet(self, worker: Worker, /) -> bool:
-        """Tell whether no other thread has anything to do."""
+        """Tell whether no other thread has anything to do; never so beside another scheduler."""
+        if self._beside:
+            return False
         with self._mu:
             return not any(host.busy for host in self._hosts.values() if host is not worker)
 
@@ -151,6 +157,8 @@ class ThreadScheduler:
 
     def wait(self, waitable: Waitable, timeout: float | None, /) -> bool:
         """Wait on the calling thread; nobody else needs it."""
+        if self._lost:
+            raise Forked("the actors are in the parent process: make a new ActorSystem")
         worker = here.worker
         job = None if worker is None else worker.job
         lock = allocate_lock()
@@ -182,6 +190,21 @@ class ThreadScheduler:
         """Do no more than count: a thread that blocks is in nobody's way."""
         with self._counted():
             yield
+
+    def dedicated(self) -> ThreadScheduler:
+        """Return itself: each actor has a thread of its own."""
+        return self
+
+    def watch(self, seconds: float, call: OnSlow, /) -> None:
+        """Do nothing: a handler holds only its actor's own thread."""
+
+    def forked(self) -> bool:
+        """Refuse everything from now on: the threads are in the parent process."""
+        self._closed = self._lost = True
+        self._mu = threading.Lock()
+        self._hosts.clear()
+        self._threads.clear()
+        return True
 
     def abandon(self, worker: Worker, /) -> None:
         """Give a thread up, in code that does not return."""

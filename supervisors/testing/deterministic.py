@@ -17,7 +17,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING
 
 from supervisors.errors import InvalidSpec, StuckError
-from supervisors.scheduler import Runnable, Statistics, Waitable, Worker, here
+from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here
 from supervisors.testing.clock import VirtualClock
 from supervisors.timers import Timers
 
@@ -215,6 +215,17 @@ class DeterministicScheduler:
     def blocking(self) -> Iterator[None]:
         """Do nothing: there is only one worker."""
         yield
+
+    def dedicated(self) -> DeterministicScheduler:
+        """Return itself: there is one worker."""
+        return self
+
+    def watch(self, seconds: float, call: OnSlow, /) -> None:
+        """Do nothing: no time passes in a turn."""
+
+    def forked(self) -> bool:
+        """Go on: it has no other thread, so it can be forked."""
+        return False
 
     def abandon(self, worker: Worker, /) -> None:
         """Count: the one worker cannot be replaced."""
