@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from supervisors import (
     Actor,
     ActorExit,
@@ -322,7 +324,10 @@ class Run:
         return tuple(self._key(word) for word in rest)
 
     def _spec(self, who: str, label: str, options: dict[str, str]) -> ChildSpec:
-        return spec_of(self._stage, label, self._stage.templates.get(who, options))
+        template = self._stage.templates.get(who.partition("#")[0])
+        if template is None:
+            return spec_of(self._stage, label, options)
+        return replace(spec_of(self._stage, label, template), id=None)  # as in OTP, which has none
 
     def _key(self, word: str) -> str | ActorRef[Any]:
         return self._stage.ref(word[1:]) if word[0] == "@" else word

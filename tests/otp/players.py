@@ -61,7 +61,7 @@ class Stage:
 
     def enter(self, cell: Cell, label: str, *, plain: bool = False) -> str:
         """Name an actor that is about to start, and watch for its end."""
-        self._numbers[label] += 1
+        self._numbers[label] += not plain
         name = label if plain else f"{label}#{self._numbers[label]}"
         self._cells[label] = self._cells[name] = cell
         self._names[cell] = name

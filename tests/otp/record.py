@@ -28,15 +28,14 @@ from tests.otp.trace import (
 
 __all__ = ["main", "record"]
 
-_RUNS = 3
 _RELEASE = (
     'io:format("OTP ~s, erts ~s", [erlang:system_info(otp_release), erlang:system_info(version)]),'
     "halt()."
 )
 
 
-def record(scenarios: list[Scenario]) -> tuple[str, dict[str, Trace]]:
-    """Run `scenarios` on OTP; return the release and the traces.
+def record(scenarios: list[Scenario], runs: int = 3) -> tuple[str, dict[str, Trace]]:
+    """Run `scenarios` on OTP, `runs` times; return the release and the traces.
 
     Raises:
         ValueError: a scenario's runs differ
@@ -46,16 +45,16 @@ def record(scenarios: list[Scenario]) -> tuple[str, dict[str, Trace]]:
         sources = sorted(str(path) for path in (FOLDER / "erl").glob("*.erl"))
         subprocess.run(["erlc", "-Werror", "-o", folder, *sources], check=True)
         (place / "scenarios.txt").write_text(plain_text(scenarios))
-        runs = [_run(place) for _ in range(_RUNS)]
-    for title, first in runs[0].items():
-        for other in runs[1:]:
+        found = [_run(place) for _ in range(runs)]
+    for title, first in found[0].items():
+        for other in found[1:]:
             if other[title] != first:
                 raise ValueError(
                     f"{title}: two runs differ\n{to_text(first)}\nand\n{to_text(other[title])}"
                 )
     command = ["erl", "-noshell", "-eval", _RELEASE]
     release = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return release, runs[0]
+    return release, found[0]
 
 
 def _run(place: Path) -> dict[str, Trace]:

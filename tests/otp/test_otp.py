@@ -7,12 +7,14 @@ scenario runs in several orders, drawn from seeds.
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
 
 from supervisors.exits import is_quiet
 from supervisors.family import Family
+from tests.otp.chance import differing, draw
 from tests.otp.interpreter import run
 from tests.otp.scenario import Scenario, load
 from tests.otp.trace import differences, faults, golden, release, to_text
@@ -90,3 +92,13 @@ class TestItsTeeth:
         monkeypatch.setattr(Family, "_wants_restart", wrong)
         decisions = [s for s in SCENARIOS.values() if s.topic == "decisions"]
         assert any(run(s) != GOLDEN[s.title] for s in decisions)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("erlc") is None, reason="there is no Erlang here")
+def test_supervisors_do_what_otp_does_in_scenarios_drawn_by_chance():
+    assert differing(range(120), range(3)) == []
+
+
+def test_each_scenario_drawn_by_chance_is_drawn_again_by_its_number():
+    assert [draw(number) for number in range(20)] == [draw(number) for number in range(20)]

@@ -115,6 +115,5 @@ def spec_words(spec: ChildSpec) -> str:
         rule if seconds is None else "infinity" if seconds == INFINITY else round(seconds * 1000)
     )
     significant = str(spec.significant).lower()
-    return (
-        f"{spec.id} {spec.restart} {spec.child_type} shutdown={shutdown} significant={significant}"
-    )
+    child = "child" if spec.id is None else spec.id  # OTP's dynamic children share one id
+    return f"{child} {spec.restart} {spec.child_type} shutdown={shutdown} significant={significant}"
