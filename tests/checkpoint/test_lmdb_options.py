@@ -147,3 +147,17 @@ class TestShallow:
 
         assert max(sizes[10:]) == sizes[10]
         store.close()
+
+
+def test_a_history_that_waits_for_its_reader_holds_no_old_page(tmp_path):
+    """Semantics 10: bounded page pinning."""
+    store = opened(tmp_path / "s")
+    epoch = begun(store, "t")
+    store.commit(epoch, [step("t", seq) for seq in range(1, 100)])
+    images = store.history("t")
+    next(images)
+    holding = store._shared._kv._env.readers()
+
+    assert "no active readers" in holding
+    assert len(list(images)) == 99
+    store.close()

@@ -179,3 +179,31 @@ def a_copy_is_made_of_what_exists_to_what_does_not(place: Place) -> None:
     raises(InvalidCall, lambda: store.copy_thread(epoch, "t", "u"), "a copy over a thread")
     raises(InvalidCall, lambda: store.copy_thread(epoch, "t", ""), "a copy to an empty id")
     raises(InvalidCall, lambda: store.copy_thread(epoch, "t", "t"), "a copy to itself")
+
+
+@check("forks")
+def a_history_goes_on_while_the_thread_is_written_and_pruned(place: Place) -> None:
+    store = place.open()
+    epoch = begun(store)
+    write(store, epoch, *[step("t", seq) for seq in range(100)])
+    images = store.history("t")
+    found = [next(images).checkpoint.seq for _ in range(20)]
+    write(store, epoch, step("t", 100), step("t", 101, parent=50, branch="c"))
+    list(store.prune(epoch, ["t"], keep_last=60))
+    found += [image.checkpoint.seq for image in images]
+    expect(found[:20], list(range(99, 79, -1)), "the first ones")
+    expect(found == sorted(set(found), reverse=True), wanted=True)
+    expect(found[-1], 41, "the last one")
+
+
+@check("forks")
+def a_history_ends_where_the_thread_is_deleted(place: Place) -> None:
+    store = place.open()
+    epoch = begun(store)
+    write(store, epoch, *[step("t", seq) for seq in range(100)])
+    images = store.history("t")
+    first = next(images).checkpoint.seq
+    store.delete_thread(epoch, "t")
+    rest = [image.checkpoint.seq for image in images]
+    expect((first, rest == list(range(98, 98 - len(rest), -1))), (99, True), "what was read")
+    expect(len(rest) < 99, wanted=True, what="whether it ended")
