@@ -31,6 +31,7 @@ BeamWeaverError
 │   ├── InvalidUpdate       a node's return that is no update, or two writers of a key
 │   │   ├── UnknownChannel
 │   │   └── UnknownTarget   goto, Send or router names a node that is not there
+│   ├── StateMutated        a node changed the state in place of returning an update
 │   ├── ReducerFailed
 │   └── RouterFailed
 ├── InterruptWithoutCheckpointer
@@ -71,7 +72,7 @@ __all__ = [
     "InvalidUpdate", "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed",
     "NodeTimeout", "NotAStore", "NothingToContinue", "NothingToResume", "OwnershipLost",
     "Quarantined", "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
-    "RuntimeFailed", "RuntimeStopped", "SerializationError", "StepTimeout", "StoreBroken",
+    "RuntimeFailed", "RuntimeStopped", "SerializationError", "StateMutated", "StepTimeout", "StoreBroken",
     "StoreConflict", "StoreDiffers", "StoreError", "StoreFull", "StoreOptionsDiffer",
     "StoreOwned", "StoreTooNew", "StoreUnavailable", "TakeoverBlocked", "ThreadBusy",
     "UnfinishedRun", "UnknownChannel", "UnknownGraph", "UnknownInterrupt", "UnknownRun", "UnknownTarget",
@@ -304,6 +305,14 @@ class UnknownTarget(InvalidUpdate):
     """A `goto`, `Send` or router names a node that the graph lacks."""
 
     code = "unknown_target"
+
+
+class StateMutated(RunFailed):
+    """A node changed the state that it was given, in place of returning an update; `.keys` says where."""
+
+    code = "state_mutated"
+    node: str
+    keys: tuple[str, ...]
 
 
 class ReducerFailed(RunFailed):

@@ -22,7 +22,7 @@ from beamweaver.graph.difference import difference
 from beamweaver.graph.guards import Choice, call_guard, choose, guards_to_ask, judge_guard
 from beamweaver.graph.kinds import Ephemeral, IsLastStep, RemainingSteps, Topic, Untracked
 from beamweaver.graph.migrations import Migration, migrations_from
-from beamweaver.graph.mutations import StateMutated, Watch, mutations, state_mutated, watch
+from beamweaver.graph.mutations import Watch, mutations, state_mutated, watch
 from beamweaver.graph.options import CompileOptions, NodeDefaults, NodeOptions
 from beamweaver.graph.outline import Outline, outline_from_json
 from beamweaver.graph.reducers import add_messages, append, merge
@@ -73,7 +73,6 @@ __all__ = [
     "Replaced",
     "Router",
     "Shape",
-    "StateMutated",
     "Topic",
     "Untracked",
     "Watch",

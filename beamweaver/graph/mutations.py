@@ -21,7 +21,7 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from beamweaver.errors import RunFailed
+from beamweaver.errors import StateMutated
 from beamweaver.graph._text import listed
 
 if TYPE_CHECKING:
@@ -29,19 +29,11 @@ if TYPE_CHECKING:
 
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["StateMutated", "Watch", "mutations", "state_mutated", "watch"]
+__all__ = ["Watch", "mutations", "state_mutated", "watch"]
 
 _ATOMS: Final = frozenset({type(None), bool, int, float, complex, str, bytes, range})
 _UNSEEN: Final = (type, types.ModuleType, types.FunctionType, types.MethodType, enum.Enum)
 _GONE: Final = object()
-
-
-class StateMutated(RunFailed):
-    """A node changed the state that it was given, in place of returning an update; `.keys` says where."""
-
-    code = "state_mutated"
-    node: str
-    keys: tuple[str, ...]
 
 
 def mutations(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:

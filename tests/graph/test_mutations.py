@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 import pytest
 
-from beamweaver.graph import Graph, StateMutated, Untracked, Watch, mutations, state_mutated, watch
+from beamweaver.errors import StateMutated
+from beamweaver.graph import Graph, Untracked, Watch, mutations, state_mutated, watch
 from beamweaver.types import START
 
 pytestmark = pytest.mark.usefixtures("everything")
