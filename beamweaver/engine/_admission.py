@@ -340,7 +340,7 @@ class Admissions(Steps):
         return {
             "taken_up_epoch": epoch,
             "deaths": deaths + died,
-            "deaths_seq": state.seq if died else run.deaths_seq,
+            "deaths_seq": state.seq,
         }
 
     def _one_death_too_many(self) -> bool:

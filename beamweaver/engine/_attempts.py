@@ -55,7 +55,8 @@ class Attempts(Core):
         task.failure = failure
         task.first_us = attempt.first_us
         delay = None
-        if self.stop is None and may_retry(attempt.node.retry, failure, task.failures):
+        drained = self.stop is not None and self.stop.status == "drained"
+        if (self.stop is None or drained) and may_retry(attempt.node.retry, failure, task.failures):
             delay = self._retry_later(task, attempt)
         else:
             self._give_up(task, failure)
@@ -235,8 +236,9 @@ class Attempts(Core):
         task.due_us = self.env.now_us() + int(task.delay * _SECOND_US)
         self.dirty.append(retry_row(task))
         task.failure = None
-        self.sleeping[task.position] = task
-        self._unsaved.append(task)
+        if self.stop is None:  # else the next process waits for the rest
+            self.sleeping[task.position] = task
+            self._unsaved.append(task)
         return task.delay
 
     def wake_saved(self) -> None:

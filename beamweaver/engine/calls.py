@@ -269,8 +269,7 @@ def _on_running(
 ) -> Decision:
     if call.kind is CallKind.CONTINUE or same_run:
         return Decision.JOIN
-    # A message that the dead process kept behind the run stays there; it is no call of this process.
-    if call.kind is CallKind.INVOKE and call.message is None and is_left(state, epoch):
+    if call.kind is CallKind.INVOKE and is_left(state, epoch):
         if _changes_nothing(state, call):
             return Decision.JOIN
         if call.on_unfinished == "reject":

@@ -263,13 +263,3 @@ def test_the_record_of_a_stopped_step_names_what_was_cut():
     driver = Driver(one)
     driver.fails({})
     assert driver.entries(StepFailed)[0].cut == (1, 2)
-
-
-def test_no_attempt_is_tried_again_while_the_run_is_being_stopped():
-    one = fan(bad=lambda _s: Later(1, ValueError("x")), options={"bad": {"retry": RetryPolicy()}})
-    driver = Driver(one)
-    driver.send_invoke({})
-    driver.run(seconds=0.5)
-    driver.machine.drain()
-    driver.run()
-    assert driver.runs("bad") == 1

@@ -85,19 +85,19 @@ class TestJoins:
         assert outcome.state["log"] == ["a", "b"]
 
     def test_a_warning_belongs_to_its_run(self):
-        one = graph(
-            "",
-            a=None,
-            b=None,
-            c=None,
-            d=fails_once(),
-            joins=[("a b", "c")],
-            routers=[("^", lambda s: s["x"])],
-        )
-        driver = Driver(one)
-        driver.invoke({"x": "a"})
-        driver.fails({"x": "d"})
+        def node(state):
+            if state.get("x"):
+                raise ValueError("boom")
+
+        driver = Driver(graph("^>a", a=node, b=None, c=None, joins=[("a b", "c")]))
+        driver.invoke({})
+        driver.fails({"x": 1})
         assert driver.replies["c1"].outcome.warnings == ()
+
+    def test_nothing_of_it_is_left_when_its_run_has_ended(self):
+        driver = Driver(graph("^>a", a=None, b=None, c=None, joins=[("a b", "c")]))
+        driver.invoke({})
+        assert driver.commits[-1].record.checkpoint.joins == {}
 
     def test_a_join_and_an_edge_into_one_node_in_one_step_are_one_task(self):
         one = graph("^>a ^>b a>c", a=None, b=None, c=None, joins=[("a b", "c")])

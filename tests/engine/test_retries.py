@@ -188,6 +188,16 @@ class TestDelays:
         driver.run(seconds=1.01)
         assert driver.runs("bad") == 2
 
+    def test_a_timer_of_an_earlier_wait_ends_no_later_one(self):
+        driver = retried(2)
+        driver.send_invoke({})
+        driver.run(seconds=0.5)
+        (old,) = driver.timers
+        driver.run(seconds=1)
+        driver.machine.fired(old)
+        driver.run(seconds=0.5)
+        assert driver.runs("bad") == 2
+
     def test_a_step_waits_for_its_attempts_while_others_end(self):
         driver = retried(1, ok=None)
         assert driver.invoke({}).state["log"] == ["bad", "ok"]

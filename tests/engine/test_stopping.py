@@ -232,6 +232,27 @@ class TestDrain:
         driver.run(seconds=1)
         assert (early, driver.runs("bad")) == (1, 2)
 
+    def test_an_attempt_that_fails_meanwhile_keeps_those_that_are_left(self):
+        ends = [ValueError("boom"), {"log": ["a"]}]
+        options = {"a": {"retry": RetryPolicy(max_attempts=2)}}
+        driver = begun(fan(a=lambda _s: Later(1, ends.pop(0)), options=options))
+        driver.machine.drain()
+        driver.run()
+        assert (driver.stored_status, driver.runs("a"), driver.timers) == ("drained", 1, {})
+        driver.crash()
+        driver.run()
+        assert driver.stored_status == "complete"
+        assert [attempt.number for attempt in driver.started] == [1, 2]
+
+    def test_a_last_attempt_that_fails_while_the_run_is_cancelled_is_kept_as_failed(self):
+        options = {"a": {"retry": RetryPolicy()}}
+        driver = begun(fan(a=takes(9), options=options))
+        driver.send(CallKind.CANCEL)
+        driver.advance()
+        driver.machine.failed(driver.started[0], describe(ValueError("late"), "a", "t", 1))
+        driver.run()
+        assert driver.machine.state.step.tasks[0].failure.message == "late"
+
     def test_a_drain_of_a_thread_that_rests_changes_nothing(self):
         driver = Driver(fan(a=None))
         driver.invoke({})

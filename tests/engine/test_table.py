@@ -179,6 +179,11 @@ class TestFailed:
     def test_another_input_amends(self):
         assert failed().invoke(OTHER).state["n"] == 11
 
+    def test_the_last_input_is_the_one_that_may_be_equal(self):
+        driver = failed(times=2)
+        driver.fails(OTHER)
+        assert driver.invoke(OTHER).state["n"] == 11
+
     def test_an_unknown_run_id_with_an_equal_input_amends(self):
         assert failed().invoke(INPUT, run_id="other").state["n"] == 2
 
@@ -511,6 +516,35 @@ class TestLeft:
         driver.send(CallKind.CANCEL)
         driver.advance()
         assert type(driver.invoke(OTHER)) is Cancelled
+
+    def test_an_amendment_that_meets_a_failure_that_stops_the_run_gets_the_failure(self):
+        nodes = {"bad": lambda _s: Later(1, ValueError("boom")), "slow": lambda _s: Later(9)}
+        driver = Driver(fan(**nodes, options={"failure_policy": "panic"}))
+        driver.send_invoke(INPUT)
+        driver.run(seconds=0.5)
+        driver.crash()
+        driver.run(seconds=0.5)
+        driver._move_time(float("inf"))
+        driver.step()
+        with pytest.raises(NodeFailed, match="boom"):
+            driver.invoke(OTHER)
+
+    def test_an_attempt_that_was_amended_while_it_ran_keeps_its_beginning(self):
+        policy = RetryPolicy(max_attempts=2, initial_delay=1, jitter=False)
+        ends = [{}, ValueError("boom"), {"x": 1}]
+        begun = []
+
+        def node(_state, ctx):
+            begun.append(ctx.first_attempt_at)
+            return Later(1, ends.pop(0))
+
+        driver = Driver(fan(a=node, options={"a": {"retry": policy}}))
+        driver.send_invoke(INPUT)
+        driver.run(seconds=0.5)
+        driver.crash()
+        driver.run(seconds=0.5)
+        driver.invoke(OTHER)
+        assert begun[2] == begun[1]
 
     def test_a_drain_while_an_amendment_is_written_starts_nothing(self):
         driver = left(recover=True)

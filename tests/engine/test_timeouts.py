@@ -94,6 +94,19 @@ class TestAttempts:
         driver.run()
         assert driver.status == "complete"
 
+    def test_a_timer_that_fired_too_late_ends_no_later_attempt(self):
+        one = graph(
+            "^>a a>b", a=None, b=takes(3), options={"a": {"timeout": 5}, "b": {"timeout": 5}}
+        )
+        driver = Driver(one)
+        driver.send_invoke({})
+        driver.run(until=lambda: driver.timers)
+        (old,) = driver.timers
+        driver.run(until=lambda: driver.runs("b"))
+        driver.machine.fired(old)
+        driver.run()
+        assert driver.status == "complete"
+
     def test_no_timer_is_left_when_a_run_stops(self):
         one = fan(
             a=takes(3),
