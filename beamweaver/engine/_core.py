@@ -83,8 +83,6 @@ class Core:
         """Tasks with a result or a due time that is in no commit yet."""
         self._saving: list[Task] = []
         """Those of the commit in flight."""
-        self._flushing = False
-        """Whether the commit in flight only keeps what happened, so that tasks of the step may start."""
         self._then: Callable[[], None] | None = None
         self._effects: list[Effect] = []
         self._view: dict[str, Any] | None = None
@@ -138,7 +136,6 @@ class Core:
     def acknowledged(self) -> None:
         """The commit in flight is durable."""
         then, self._then, self.in_flight = self._then, None, None
-        self._flushing = False
         assert then is not None, "an acknowledgement without a commit"
         then()
 
@@ -204,6 +201,7 @@ class Core:
         """The run stopped, durably: all who wait for it hear how."""
         self.active = False
         self.stop = self._view = self.merged = self.routes = None
+        self.ready.clear()
         self._drop_timers()
         if self.env.publishing:
             self.publish(

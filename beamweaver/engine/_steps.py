@@ -48,7 +48,6 @@ class Steps(Attempts):
 
     def flush(self) -> None:
         """Make what happened durable while other tasks still run."""
-        self._flushing = True
         self.commit(self.flushed, entries=self.take_dirty())
 
     def flushed(self) -> None:

@@ -68,8 +68,8 @@ class Machine(Admissions):
         """
         while self.in_flight is None and self._advance_once():
             pass
-        if self._flushing and self.stop is None:
-            self.start_ready()
+        if self.ready and self.active and self.stop is None:
+            self.start_ready()  # other tasks of the step need not wait for the commit in flight
         effects, self._effects = self._effects, []
         return effects
 

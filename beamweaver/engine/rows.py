@@ -203,7 +203,6 @@ def _finish(state: RunState, entry: Finished, env: Env) -> None:
     task.result = Result(
         writes_of(entry.writes, env), entry.goto, sends_of(entry.sends, env), state.step.era
     )
-    task.failure = None
     task.due_us = 0
 
 
