@@ -126,6 +126,11 @@ class ChildSpec(msgspec.Struct, frozen=True):
         if self.type is not None:
             _one_of("type", self.type, _TYPES)
         _check_shutdown(self.shutdown)
+        if self.shutdown == BRUTAL_KILL and not issubclass(self.actor, Actor):
+            cure = (
+                "pykka's own actors cannot be killed: give seconds, or make it a supervisors.Actor"
+            )
+            raise InvalidSpec("shutdown", BRUTAL_KILL, cure)
         if self.significant and self.restart == "permanent":
             raise InvalidSpec(
                 "significant", value=True, cure="a permanent child never ends for good: "

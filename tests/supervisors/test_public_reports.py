@@ -135,7 +135,7 @@ def test_a_failing_start_is_no_endless_loop(world: World):
 
 def test_a_killed_static_supervisor_is_restarted_with_its_children(world: World):
     log: list[object] = []
-    leaf = ChildSpec("leaf", Puppet, ("leaf", log), name="leaf")
+    leaf = ChildSpec("leaf", Puppet, ("leaf", log))  # a name might still be taken, as in OTP
     sub = ChildSpec("sub", Supervisor, ([leaf],), name="sub")
     world.system.start(Supervisor, [sub])
     world.system.exit(world.system.whereis("sub"), KILLED)
