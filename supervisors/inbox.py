@@ -152,7 +152,7 @@ class Inbox:
         self.system = system
         self.scheduler = system.scheduler
         self.actor_class: Any = actor_class  # a subclass of Actor, which this cannot name
-        self.lane = lane
+        self.lane: Lane = lane
         self.number = number
         self.q: deque[Any] = deque()
         self.busy = allocate_lock()

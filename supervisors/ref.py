@@ -125,7 +125,9 @@ class ActorRef(pykka.ActorRef[A]):
         self, message: Any, *, block: bool = True, timeout: float | None = None
     ) -> Any | Future[Any]: ...
 
-    def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
+    def ask(  # pyright: ignore[reportIncompatibleMethodOverride]  # its futures are pykka's, and more
+        self, message: Any, *, block: bool = True, timeout: float | None = None
+    ) -> Any:
         """Send `message` and wait for the reply.
 
         Args:

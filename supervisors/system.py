@@ -314,10 +314,11 @@ class ActorSystem:
         if worker is not None and worker.job is not None:
             with shield():
                 task.enter(self, owner, token, context, inject)
-                self.scheduler.submit(task, worker)
+                self.scheduler.submit(task, worker)  # pyright: ignore[reportArgumentType]
         else:
             task.enter(self, owner, token, context, inject)
-            self.scheduler.submit(task, worker)
+            # pyright wants no class variable where a protocol has a property
+            self.scheduler.submit(task, worker)  # pyright: ignore[reportArgumentType]
         return task
 
     # Signals and monitors

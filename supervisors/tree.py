@@ -44,7 +44,7 @@ class Node(msgspec.Struct, frozen=True):
 
     def walk(self) -> Iterator[tuple[int, Node]]:
         """Yield each node below and this one, with its depth, from the top."""
-        waiting = [(0, self)]
+        waiting: list[tuple[int, Node]] = [(0, self)]
         while waiting:
             depth, node = waiting.pop()
             yield depth, node

@@ -112,7 +112,7 @@ class Storm:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.where = f"storm {seed}"
-        self.world = World(DeterministicScheduler(seed, step_cost=0.001, max_steps=50_000))
+        self.world = World(DeterministicScheduler(seed, step_cost=0.001, max_steps=500_000))
         self.system = self.world.system
         self.notes = Notes(self.where)
         self.numbers = 0
@@ -125,7 +125,7 @@ class Storm:
         specs = [self.spec(2) for _ in range(rng.randrange(1, 4))]
         specs.append(self._supervisor("c0", 2, {}))
         strategy = rng.choice(["one_for_one", "one_for_all", "rest_for_one"])
-        return self.system.spawn(Supervisor, specs, strategy=strategy, intensity=60)
+        return self.system.spawn(Supervisor, specs, strategy=strategy, intensity=40)
 
     def spec(self, depth: int, *, named: bool = False) -> ChildSpec:
         rng = self.random
@@ -144,7 +144,7 @@ class Storm:
     def _supervisor(self, key: str, depth: int, flags: Any) -> ChildSpec:
         rng = self.random
         backoff = rng.choice([None, None, Backoff(0.1, cap=1.0)])
-        kwargs = {"intensity": rng.choice([1, 10, 60]), "period": 5.0, "backoff": backoff}
+        kwargs = {"intensity": rng.choice([1, 5, 15]), "period": 5.0, "backoff": backoff}
         if rng.random() < 0.3:
             return ChildSpec(key, DynamicSupervisor, (), kwargs, **flags)
         kwargs["strategy"] = rng.choice(["one_for_one", "one_for_all", "rest_for_one"])
