@@ -49,7 +49,9 @@ class Hosted(Deputy):
         >>> with ActorSystem() as system:
         ...     root = system.start(Supervisor, [ChildSpec("old", Old)])
         ...     which_children(root)[0].ref.proxy().double(21).get(timeout=5)
+        ...     system.start(Hosted, Old).proxy().double(4).get(timeout=5)
         42
+        8
     """
 
     hosted: Any = None
