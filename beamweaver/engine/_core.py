@@ -202,6 +202,7 @@ class Core:
         self.active = False
         self.stop = self._view = self.merged = self.routes = None
         self.ready.clear()
+        self.ready_async.clear()
         self._drop_timers()
         if self.env.publishing:
             self.publish(

@@ -68,7 +68,7 @@ class Machine(Admissions):
         """
         while self.in_flight is None and self._advance_once():
             pass
-        if self.ready and self.active and self.stop is None:
+        if (self.ready or self.ready_async) and self.active and self.stop is None:
             self.start_ready()  # other tasks of the step need not wait for the commit in flight
         effects, self._effects = self._effects, []
         return effects

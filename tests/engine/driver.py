@@ -9,6 +9,7 @@ folds what the store has and begins again.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
 from collections import Counter
@@ -482,6 +483,8 @@ class Driver:
     def _body(self, attempt: fx.Attempt) -> Any:
         try:
             returned = call_node(attempt.node, attempt.view, Ctx(self, attempt))
+            if inspect.iscoroutine(returned):
+                returned = _awaited(returned)
         except Asks as asks:
             return asks.question
         except Crashed:
@@ -609,6 +612,15 @@ class _Fixed:
 
     def random(self) -> float:
         return self.value
+
+
+def _awaited(coroutine: Any) -> Any:
+    """The value of a coroutine that awaits nothing that has to wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("an async node of a test waits for something real")
 
 
 def _plain(result: Any) -> Any:

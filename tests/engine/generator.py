@@ -50,6 +50,7 @@ class Node:
         self.silent = rng.random() < 0.15
         """Whether it returns no update at all."""
         self.loops = False
+        self.is_async = rng.random() < 0.3
 
 
 class Plan:
@@ -133,7 +134,12 @@ def _body(node: Node) -> Any:
     def slow(state: Any, ctx: Any) -> Any:
         return Later(0.05, quick(state, ctx))
 
-    return slow if node.mood == "slow" else quick
+    chosen = slow if node.mood == "slow" else quick
+
+    async def asynchronous(state: Any, ctx: Any) -> Any:
+        return chosen(state, ctx)
+
+    return asynchronous if node.is_async else chosen
 
 
 def _quick_body(node: Node) -> Any:

@@ -11,7 +11,7 @@ from beamweaver.engine import Call, CallKind, Machine, RunState
 from beamweaver.errors import InvalidUpdate, RecursionLimit, ReducerFailed
 from beamweaver.graph import Graph, append
 from beamweaver.limits import Limits
-from beamweaver.types import END, START, Completed, Overwrite, Send
+from beamweaver.types import END, START, Completed, Overwrite, RetryPolicy, Send
 from tests.engine.driver import Driver, Later
 from tests.engine.graphs import fan, graph, line, sees, wrote
 
@@ -126,6 +126,64 @@ class TestOrder:
         driver.send(CallKind.INVOKE, {})
         driver.run(seconds=0.5)
         assert driver.log == ["a"]
+
+
+def asynchronous(seconds, name):
+    async def node(_state):
+        return Later(seconds, {"log": [name]})
+
+    return node
+
+
+class TestAsyncNodes:
+    def test_they_merge_in_task_order_among_sync_ones(self):
+        driver = Driver(fan(a=asynchronous(2, "a"), b=None, c=asynchronous(1, "c"), d=None))
+        assert driver.invoke({}).state["log"] == ["a", "b", "c", "d"]
+
+    def test_the_limit_of_sync_nodes_holds_for_sync_nodes(self):
+        slow = lambda _s: Later(5)
+        nodes = {"a": asynchronous(5, "a"), "b": slow, "c": asynchronous(5, "c"), "d": slow}
+        driver = Driver(fan(**nodes), limits=Limits(sync_nodes_a_thread=1))
+        driver.send_invoke({})
+        driver.run(seconds=1)
+        assert sorted(driver.log) == ["a", "b", "c"]
+        driver.run()
+        assert driver.log[-1] == "d"
+        assert driver.status == "complete"
+
+    def test_the_limit_of_all_tasks_holds_for_both(self):
+        nodes = {"a": asynchronous(5, "a"), "b": lambda _s: Later(5), "c": asynchronous(5, "c")}
+        driver = Driver(fan(**nodes, options={"max_concurrency": 2}))
+        driver.send_invoke({})
+        driver.run(seconds=1)
+        assert len(driver.log) == 2
+
+    def test_one_starts_while_results_of_its_step_are_on_their_way_to_the_store(self):
+        nodes = {"a": asynchronous(1, "a"), "b": asynchronous(9, "b"), "c": asynchronous(1, "c")}
+        driver = Driver(fan(**nodes, options={"max_concurrency": 2}))
+        driver.send_invoke({})
+        driver.run(until=lambda: len(driver.commits) == 1 and driver.machine.in_flight)
+        assert driver.log == ["a", "b", "c"]
+
+    def test_one_that_was_cut_does_not_count_any_more(self):
+        driver = Driver(fan(a=asynchronous(5, "a"), b=lambda _s: Later(1, {"log": ["b"]})))
+        driver.send_invoke({})
+        driver.run(seconds=0.5)
+        driver.machine.cut()
+        driver.run(seconds=0)
+        assert driver.machine._async_running == 0
+        driver.crash()
+        driver.run()
+        assert driver.machine.state.values["log"] == ["a", "b"]
+
+    def test_one_is_tried_again(self):
+        ends = [ValueError("boom"), {"log": ["a"]}]
+
+        async def node(_state):
+            return Later(1, ends.pop(0))
+
+        options = {"a": {"retry": RetryPolicy(initial_delay=1)}}
+        assert Driver(fan(a=node, options=options)).invoke({}).state["log"] == ["a"]
 
 
 class TestConflicts:
