@@ -24,7 +24,8 @@ from beamweaver.runtime.handle import (
     awaited_outcome,
     check_on_disconnect,
 )
-from beamweaver.runtime.reading import read_state
+from beamweaver.runtime.keeping import KeptThreads, Source
+from beamweaver.runtime.reading import read_state, wrong_graph
 from beamweaver.runtime.requests import check_thread_id, message_name, thread_id_of
 from beamweaver.types import Cancel, Invoke, Resume
 
@@ -42,7 +43,7 @@ __all__ = ["App", "Graph"]
 _EPHEMERAL_WORKERS = 128
 
 
-class App(CompiledGraph):
+class App(CompiledGraph, KeptThreads):
     """A compiled graph that can be called.
 
     The first call starts a private runtime, one a store, which takes up only threads that are called; it
@@ -240,6 +241,21 @@ class App(CompiledGraph):
         # Reading needs no ownership: it works while another process runs the store's threads.
         return read_state(self.checkpointer, self._codec, self, thread_id, checkpoint_id)
 
+    def _source(self) -> Source:
+        self._check_keeps("get_state_history")
+        if self._codec is None:
+            self._codec = Codec()
+        return Source(self.checkpointer, self._codec, self._own)
+
+    def _own(self, thread_id: str, graph: str) -> CompiledGraph:
+        if graph != self.name:
+            raise wrong_graph(thread_id, graph, self.name)
+        return self
+
+    def _editor(self) -> tuple[Core, str]:
+        self._check_keeps("a change of threads")
+        return self._open(), self.name
+
     def thread(self, thread_id: str) -> ThreadHandle:
         """A handle on a thread, for `tell` and `ask`."""
         core = self._open()
@@ -314,13 +330,16 @@ class App(CompiledGraph):
         )
         return thread_id, waiting
 
-    def _kept_thread(self, thread_id: str | None, call: str) -> str:
+    def _check_keeps(self, call: str) -> None:
         if self.checkpointer is None:
             raise NoCheckpointer(
                 f"graph {self.name!r} has no checkpointer, so it keeps no threads and {call} with a "
                 "thread_id means nothing; compile(checkpointer=LMDBCheckpointer(path))",
                 graph=self.name,
             )
+
+    def _kept_thread(self, thread_id: str | None, call: str) -> str:
+        self._check_keeps(call)
         if thread_id is None:
             raise InvalidCall(f"{call} needs thread_id=; it is in the outcome of every call")
         return thread_id

@@ -80,6 +80,11 @@ class Context:
         return self._frame.thread_id
 
     @property
+    def graph_name(self) -> str:
+        """The graph that the node is part of."""
+        return self._frame.graph.name
+
+    @property
     def run_id(self) -> str:
         """The run."""
         return self._frame.run_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from beamweaver.checkpoint.codec import Codec
 from beamweaver.errors import (
@@ -16,6 +16,7 @@ from beamweaver.errors import (
 )
 from beamweaver.runtime.context import _current
 from beamweaver.runtime.hub import Hub
+from beamweaver.runtime.large import LargeValues
 from beamweaver.runtime.messages import AGAIN, CUT, Drain
 from beamweaver.runtime.requests import Release, make_call
 from beamweaver.runtime.thread import ThreadActor
@@ -60,6 +61,7 @@ class Core:
         max_seconds: The window of `max_restarts`, in seconds.
         system: An actor system to run in (for tests: a simulated one); by default one of its own.
         seed: For ids and jitter in tests.
+        takeover: `"force"` takes the store from a living owner.
 
     Raises:
         StoreOwned: Another process or runtime owns the store.
@@ -78,17 +80,18 @@ class Core:
         max_seconds: float = 5.0,
         seed: int | None = None,
         fault: Any = None,
+        takeover: Literal["force"] | None = None,
     ) -> None:
         self.store = store
         self._max_restarts = max_restarts
         self._max_seconds = max_seconds
-        epoch = store.acquire()
+        epoch = store.acquire(takeover=takeover)
         try:
             self.system = system or ActorSystem(PoolScheduler(max_workers=max_workers))
             self.hub = Hub(
                 self.system,
                 store,
-                Codec(),
+                Codec(limits=limits),
                 epoch=epoch,
                 limits=limits,
                 recover=recover,
@@ -97,6 +100,7 @@ class Core:
                 seed=seed,
             )
             self.hub.fault = fault
+            self.hub.codec.on_large = LargeValues(self.hub)
             self._lock = threading.Lock()
             self._pid = os.getpid()
             self._closed = False
@@ -228,6 +232,7 @@ class Core:
         self._stop_tree()
         self.system.shutdown(_CUT_GRACE)
         self.hub.waiters.stop(error)
+        self.hub.edits.stop(error)
         self.store.release()
 
     def _stop_tree(self) -> None:
@@ -263,6 +268,7 @@ class Core:
         stopped = RuntimeStopped(f"the runtime failed: {failure.message}")
         stopped.__cause__ = failure
         self.hub.waiters.stop(stopped)
+        self.hub.edits.stop(stopped)
 
 
 def _calling_self(node: Context, thread_id: str) -> CallingSelf:

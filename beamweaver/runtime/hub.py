@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from beamweaver.errors import UnknownGraph
+from beamweaver.runtime.edits import Edits
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.loop import LoopWorker
@@ -68,6 +69,8 @@ class Hub:
         self.keeps = keeps
         self.thread_class = thread_class
         self.waiters = Waiters()
+        self.edits = Edits()
+        """The changes of the store that somebody waits for."""
         self.graphs: dict[str, CompiledGraph] = {}
         self.listeners: tuple[Callable[[Event], None], ...] = ()
         self._log: Any = None

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["core_of", "leave", "open_private", "open_public"]
 
 PRIVATE_WORKERS = 128
+_TRY_SECONDS = 0.05
+"""How often a runtime that waits for a store looks whether it is free."""
 
 
 class _Place:
@@ -73,8 +75,15 @@ def open_private(store: Checkpointer, user: object) -> Core:
         return place.core
 
 
-def open_public(store: Checkpointer, make: Callable[[], Core]) -> tuple[Core, bool]:
+def open_public(
+    store: Checkpointer, make: Callable[[bool], Core], *, wait: float = 0.0
+) -> tuple[Core, bool]:
     """A runtime's core: the store's private one, taken over, or a new one made by `make`.
+
+    Args:
+        store: The store.
+        make: Makes the core; it is told whether this is the last try.
+        wait: How long to wait for the store's owner to give it up, in seconds.
 
     Returns:
         The core, and whether it was taken over.
@@ -82,10 +91,25 @@ def open_public(store: Checkpointer, make: Callable[[], Core]) -> tuple[Core, bo
     Raises:
         StoreOwned: Another runtime of this process, or another process, owns the store.
     """
+    ends = store.monotonic() + wait
+    while True:
+        left = ends - store.monotonic()
+        try:
+            return _open_public(store, make, last=left <= 0)
+        except StoreOwned:
+            if left <= 0:
+                raise
+        # Not under the lock: the owner may be a runtime of this process that is about to close.
+        store.pause(min(_TRY_SECONDS, left))
+
+
+def _open_public(
+    store: Checkpointer, make: Callable[[bool], Core], *, last: bool
+) -> tuple[Core, bool]:
     with _lock:
         place = _live(store.identity)
         if place is None:
-            core = make()
+            core = make(last)
             _places[store.identity] = _Place(core, private=False)
             return core, False
         if place.users is None:

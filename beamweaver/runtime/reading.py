@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["ReadEnv", "read_state", "recorded_outcome", "wrong_graph"]
+__all__ = [
+    "ReadEnv",
+    "metadata_of",
+    "read_state",
+    "recorded_outcome",
+    "seq_of",
+    "snapshot",
+    "wrong_graph",
+]
 
 
 class ReadEnv:
@@ -65,15 +73,23 @@ def read_state(
         WrongGraph: The thread was begun by a graph of another name.
         InvalidCall: `checkpoint` is no checkpoint id.
     """
-    seq = _seq_of(checkpoint)
+    seq = seq_of(checkpoint)
     image = store.load(thread_id, seq)
-    if image is None:
+    if image is None or not _is(image, checkpoint):
         return None
     if image.row.graph != graph.name:
         raise wrong_graph(thread_id, image.row.graph, graph.name)
     env = ReadEnv(codec, GraphCodec(codec, graph))
     state = fold(image, env)
-    return _snapshot(graph, image, state)
+    return snapshot(graph, image, state, raw=seq is not None)
+
+
+def _is(image: ThreadImage, checkpoint: str | None) -> bool:
+    """Whether it is the checkpoint asked for, not one of a thread that was made again under the id."""
+    found = image.checkpoint.checkpoint
+    if checkpoint is None or found is None:
+        return True
+    return checkpoint_id(found.branch, image.checkpoint.seq) == checkpoint
 
 
 def wrong_graph(thread_id: str, belongs: str, asked: str) -> WrongGraph:
@@ -86,10 +102,15 @@ def wrong_graph(thread_id: str, belongs: str, asked: str) -> WrongGraph:
     )
 
 
-def _seq_of(checkpoint: str | None) -> int | None:
+def seq_of(checkpoint: str | None) -> int | None:
+    """The number of a checkpoint's record, from its id.
+
+    Raises:
+        InvalidCall: It is no checkpoint id.
+    """
     if checkpoint is None:
         return None
-    parsed = parse_checkpoint_id(checkpoint)
+    parsed = parse_checkpoint_id(checkpoint) if isinstance(checkpoint, str) else None
     if parsed is None:
         raise InvalidCall(
             f"checkpoint_id is {checkpoint!r}, which is none; take it from an outcome or a state"
@@ -97,7 +118,26 @@ def _seq_of(checkpoint: str | None) -> int | None:
     return parsed[1]
 
 
-def _snapshot(graph: CompiledGraph, image: ThreadImage, state: RunState) -> ThreadState:
+def metadata_of(image: ThreadImage, *, raw: bool) -> dict[str, Any]:
+    """The metadata of a state: where the checkpoint comes from, and how its thread stands now."""
+    row, record = image.row, image.checkpoint
+    step = record.checkpoint
+    assert step is not None, "an image begins at a checkpoint"
+    return {
+        "graph": row.graph,
+        "version": row.version,
+        "source": step.source,
+        "step": step.step,
+        "run_id": step.run_id if raw else row.run.names[0],
+        "reason": row.reason,
+        "owner_deaths": row.run.deaths if record.seq <= row.run.deaths_seq else 0,
+    }
+
+
+def snapshot(
+    graph: CompiledGraph, image: ThreadImage, state: RunState, *, raw: bool
+) -> ThreadState:
+    """A folded image as people see it; a raw one is an older checkpoint by itself."""
     values, merge_error = head_values(graph, state.values, state.step)
     tasks = tuple(_view(state, task) for task in state.step.tasks if task.node != START)
     row = image.row
@@ -115,14 +155,7 @@ def _snapshot(graph: CompiledGraph, image: ThreadImage, state: RunState) -> Thre
             if task.result is not None and task.node != START
             for write in task.result.writes
         ),
-        metadata={
-            "graph": row.graph,
-            "version": row.version,
-            "source": step.source,
-            "run_id": row.run.names[0],
-            "reason": row.reason,
-            "owner_deaths": row.run.deaths if state.checkpoint_seq <= row.run.deaths_seq else 0,
-        },
+        metadata=metadata_of(image, raw=raw),
         created_at=dt.datetime.fromtimestamp(record.at_us / 1_000_000, dt.UTC),
         config=_config(row.thread_id, state.branch, record.seq),
         parent_config=(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
@@ -16,6 +16,7 @@ from beamweaver.runtime import places
 from beamweaver.runtime.aio import refuse_blocking
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
+from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.reading import read_state
 from beamweaver.runtime.requests import check_thread_id
 
@@ -58,7 +59,7 @@ class RuntimeStatistics(msgspec.Struct, frozen=True, kw_only=True):
     abandoned: int
 
 
-class Runtime:
+class Runtime(KeptThreads):
     """Owns a store and runs its threads under a supervision tree.
 
     Args:
@@ -70,12 +71,17 @@ class Runtime:
         max_workers: Most OS threads of its pool.
         max_restarts: How many restarts of the tree's parts within `max_seconds` it bears before it ends.
         max_seconds: The window of `max_restarts`, in seconds.
+        wait: How long to wait for the owner of the store to give it up, in seconds.
+        takeover: `"force"` takes the store from a living process when the wait is over: its next write is
+            refused as a whole, and what it has acknowledged stays. Its nodes run on until then, and may act
+            beside those of this runtime. A runtime of this process is not forced: close it.
         system: An actor system to run in, such as a simulated one; by default one of its own.
         seed: For ids and jitter, in tests.
         fault: For tests: called with the name of each fault point that is reached, and its thread or "".
 
     Raises:
         StoreOwned: Another process or runtime owns the store; carries `pid`, `host`, `since`.
+        TakeoverBlocked: The owner stands still inside a write; carries `pid`. End that process.
         StoreUnavailable: The path cannot be opened or written.
         NotAStore: The path holds something else.
         StoreDiffers: A graph is bound to another store.
@@ -103,12 +109,18 @@ class Runtime:
         max_workers: int = 128,
         max_restarts: int = 3,
         max_seconds: float = 5.0,
+        wait: float = 0.0,
+        takeover: Literal["force"] | None = None,
         system: ActorSystem | None = None,
         seed: int | None = None,
         fault: Callable[[str, str], None] | None = None,
     ) -> None:
         if recover not in _RECOVER:
             raise InvalidCall(f"recover is {recover!r}; give 'all', 'called' or 'none'")
+        if takeover not in (None, "force") or not isinstance(wait, int | float) or not wait >= 0:
+            raise InvalidCall(
+                f"wait is {wait!r} and takeover {takeover!r}; give seconds from 0, and 'force' or None"
+            )
         if not isinstance(max_workers, int) or max_workers < 1:
             raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
         self._owns_store = not isinstance(store, Checkpointer)
@@ -117,6 +129,8 @@ class Runtime:
         for graph in self._graphs:
             self._check_graph(graph)
         self._recover = recover
+        self._wait = wait
+        self._takeover = takeover
         self._loop: asyncio.AbstractEventLoop | None = None
         self._core: Core | None = None
         self._options: dict[str, Any] = {
@@ -139,7 +153,7 @@ class Runtime:
         """
         if self._core is not None:
             raise InvalidCall("this runtime was started before; make a new one")
-        core, taken_over = places.open_public(self._store, self._new_core)
+        core, taken_over = places.open_public(self._store, self._new_core, wait=self._wait)
         if self._loop is not None:
             core.hub.user_loop = self._loop
         self._core = core
@@ -156,8 +170,11 @@ class Runtime:
                 raise
         return self
 
-    def _new_core(self) -> Core:
-        return Core(self._store, recover=self._recover, keeps=True, **self._options)
+    def _new_core(self, last: bool) -> Core:
+        takeover = self._takeover if last else None
+        return Core(
+            self._store, recover=self._recover, keeps=True, takeover=takeover, **self._options
+        )
 
     def close(self) -> None:
         """Stop at once: what runs is cut where it is and goes on in the next runtime. Idempotent."""
@@ -258,6 +275,14 @@ class Runtime:
             graph = image.row.graph
         found = self._graph_of(core, graph)
         return read_state(core.store, core.hub.codec, found, thread_id, checkpoint_id)
+
+    def _source(self) -> Source:
+        core = self._running()
+        hub = core.hub
+        return Source(core.store, hub.codec, lambda _thread, name: hub.graph(name), hub.limits)
+
+    def _editor(self) -> tuple[Core, None]:
+        return self._running(), None
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event, on the worker where it happens; it must be quick.

@@ -11,6 +11,7 @@ from beamweaver.engine.machine import Machine
 from beamweaver.engine.state import Question, Result, RunState
 from beamweaver.errors import BeamWeaverError, UnknownRun
 from beamweaver.events import AttemptKilled, StoreTrouble
+from beamweaver.runtime import edits
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.bodies import Bodies
 from beamweaver.runtime.context import Frame
@@ -90,6 +91,9 @@ class ThreadActor(Actor):
             for attempt in self._bodies.adopt(before):
                 self._ending[attempt.step, attempt.position] = attempt
         self._hub.enter(self.thread_id, self.cell)
+        self._claim()
+
+    def _claim(self) -> None:
         assert self._hub.writer is not None, "the writer starts before the threads"
         self._hub.writer.put_inline(msg.Claim(self.thread_id, self._incarnation, self.cell))
 
@@ -143,6 +147,8 @@ class ThreadActor(Actor):
                 self._recover_now()
             case msg.RETIRE:
                 self._retire()
+            case edits.CHANGED:
+                self._claim_again()
 
     # Loading ------------------------------------------------------------------------------------
 
@@ -324,6 +330,13 @@ class ThreadActor(Actor):
         self._awaited.clear()
         self._image = self._hub.store.load(self.thread_id)
         self._take_calls()
+
+    def _claim_again(self) -> None:
+        """The thread was changed in the store: what is known of it is void, and so is a commit on its way."""
+        if self._loaded:
+            self._loaded, self._incarnation = False, self._hub.next_incarnation()
+            self._stand_still()
+            self._claim()
 
     # Effects ------------------------------------------------------------------------------------
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from beamweaver.errors import OwnershipLost, StoreBroken, StoreFull
+from beamweaver.errors import CallRefused, OwnershipLost, StoreBroken, StoreFull
+from beamweaver.runtime.edits import CHANGED, Apply
 from beamweaver.runtime.messages import Acknowledged, Claim, Claimed, Left, Refused, Write
 from supervisors import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from beamweaver.runtime.hub import Hub
 
 __all__ = ["Apply", "CheckpointWriter"]
-
-
-class Apply:
-    """To the writer: run `fn(store, epoch)` between two groups, and give its result to `done`."""
-
-    __slots__ = ("done", "fn")
-
-    def __init__(self, fn: Callable[[Any, int], Any], done: Any) -> None:
-        self.fn = fn
-        self.done = done
 
 
 class CheckpointWriter(Actor):
@@ -43,6 +33,8 @@ class CheckpointWriter(Actor):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._incarnations: dict[str, int] = {}
+        self._fenced: set[str] = set()
+        """Threads that were changed behind the back of the incarnation that claimed them last."""
         self._group: list[Write] = []
         self._bytes = 0
         self.groups = 0
@@ -53,6 +45,8 @@ class CheckpointWriter(Actor):
         if self._hub.fatal is not None:
             raise self._hub.fatal
         self._hub.writer = self.cell
+        for edit in self._hub.edits.left():
+            self.cell.put(edit)
 
     def on_receive(self, message: Any) -> None:
         """Gather commits; write them when the mailbox is empty or the group is full."""
@@ -76,23 +70,48 @@ class CheckpointWriter(Actor):
     def _claim(self, claim: Claim) -> None:
         if claim.incarnation >= self._incarnations.get(claim.thread_id, 0):
             self._incarnations[claim.thread_id] = claim.incarnation
+            self._fenced.discard(claim.thread_id)
             claim.cell.put(Claimed())
 
     def _apply(self, apply: Apply) -> None:
+        if apply.begun:
+            return  # it was put to two writers
+        apply.begun = True
+        hub = self._hub
         try:
-            result = apply.fn(self._hub.store, self._hub.epoch)
+            with self.system.blocking() if hub.store.blocks else nullcontext():
+                result = apply.fn(hub.store, hub.epoch)
+        except CallRefused as error:
+            apply.done.offer_error(error)
         except Exception as error:  # noqa: BLE001 - it belongs to who asked
+            self._fence(apply.changes)
             apply.done.offer_error(error)
         else:
+            self._fence(apply.changes)
             apply.done.offer(result)
+
+    def _fence(self, thread_id: str | None) -> None:
+        """A thread was changed: what its actor has on the way is void, and the actor reads it again."""
+        if thread_id is None:
+            return
+        if thread_id in self._incarnations:
+            self._fenced.add(thread_id)
+        # An actor that is not known yet has entered before it claims, or reads the store after this.
+        cell = self._hub.actors.get(thread_id)
+        if cell is not None:
+            cell.put(CHANGED)
 
     def _forget(self, left: Left) -> None:
         if self._incarnations.get(left.thread_id) == left.incarnation:
             del self._incarnations[left.thread_id]
+            self._fenced.discard(left.thread_id)
 
     def _is_stale(self, write: Write) -> bool:
         commit = write.commit
-        return commit.incarnation < self._incarnations.get(commit.thread_id, 0)
+        newest = self._incarnations.get(commit.thread_id, 0)
+        if self._fenced and commit.thread_id in self._fenced:
+            newest += 1
+        return commit.incarnation < newest
 
     def _full(self) -> bool:
         return len(self._group) >= self._hub.limits.group_commits

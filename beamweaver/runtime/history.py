@@ -1,0 +1,86 @@
+"""The history of a thread: its checkpoints as people see them, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from beamweaver.engine.fold import fold
+from beamweaver.errors import InvalidCall
+from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.reading import ReadEnv, metadata_of, seq_of, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from beamweaver.checkpoint.base import Checkpointer
+    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.types import ThreadState
+
+__all__ = ["METADATA", "read_history"]
+
+METADATA: Final = ("graph", "version", "source", "step", "run_id", "reason", "owner_deaths")
+"""What the metadata of a state has, and a filter may name."""
+
+
+def read_history(
+    store: Checkpointer,
+    codec: Any,
+    find: Callable[[str, str], CompiledGraph],
+    thread_id: str,
+    *,
+    limit: int | None,
+    before: str | None,
+    filter: Mapping[str, Any] | None,  # noqa: A002 - LangGraph's name
+) -> Iterator[ThreadState]:
+    """The thread's checkpoints, newest first; arguments are judged at once, the store is read when asked.
+
+    Args:
+        store: Where the thread is.
+        codec: Decodes its values.
+        find: From a thread and the name of its graph to that graph.
+        thread_id: The thread.
+        limit: How many at the most.
+        before: Only what is older than this checkpoint.
+        filter: What the metadata of each must have.
+
+    Raises:
+        InvalidCall: An argument is wrong.
+    """
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise InvalidCall(f"limit is {limit!r}; give a number from 0, or None for all")
+    wanted = dict(filter or {})
+    unknown = sorted(str(key) for key in wanted if key not in METADATA)
+    if unknown:
+        raise InvalidCall(
+            f"filter names {', '.join(unknown)}; the metadata has {', '.join(METADATA)}"
+        )
+    at = seq_of(before)
+    images = store.history(thread_id, before=at, limit=None if wanted else limit)
+    return _states(images, codec, find, wanted, limit)
+
+
+def _states(
+    images: Iterator[ThreadImage],
+    codec: Any,
+    find: Callable[[str, str], CompiledGraph],
+    wanted: Mapping[str, Any],
+    limit: int | None,
+) -> Iterator[ThreadState]:
+    env: ReadEnv | None = None
+    left = limit
+    while left is None or left > 0:
+        image = next(images, None)
+        if image is None:
+            return
+        if env is None:
+            graph = find(image.row.thread_id, image.row.graph)
+            env = ReadEnv(codec, GraphCodec(codec, graph))
+        if wanted and not _fits(metadata_of(image, raw=True), wanted):
+            continue
+        yield snapshot(graph, image, fold(image, env), raw=True)
+        left = None if left is None else left - 1
+
+
+def _fits(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(metadata[key] == value for key, value in wanted.items())

@@ -1,0 +1,41 @@
+"""Large values are said in the log, once a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beamweaver.runtime.context import _current
+
+if TYPE_CHECKING:
+    from beamweaver.runtime.hub import Hub
+
+__all__ = ["LargeValues"]
+
+
+class LargeValues:
+    """What a codec tells of values above `limits.value_bytes_warn`; a runtime has one.
+
+    A value that no node encodes (an input, a step's merged value) is said once a channel.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._said: set[tuple[str, str]] = set()
+
+    def __call__(self, path: str, size: int) -> None:
+        """A value of `size` bytes was encoded."""
+        context = _current.get()
+        node = "" if context is None else context.node
+        graph = "" if context is None else context.graph_name
+        key = (graph, node or path)
+        if key in self._said:
+            return
+        self._said.add(key)
+        self._hub.log.warning(
+            "value_is_large",
+            graph=graph,
+            node=node,
+            path=path,
+            bytes=size,
+            cure="keep it in a file or object store and its address in the state",
+        )
