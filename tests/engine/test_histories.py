@@ -17,7 +17,7 @@ from beamweaver.limits import Limits
 from tests.engine.driver import Crashed, Driver
 from tests.engine.generator import finish, plan_of
 
-FAST, SLOW = 250, 6_000
+FAST, SLOW = 200, 6_200
 KINDS = [
     "invoke",
     "equal",
