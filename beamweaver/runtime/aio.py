@@ -1,17 +1,26 @@
-"""From the runtime's futures to a caller's event loop."""
+"""The awaitable side of the runtime: from its futures to a caller's event loop.
+
+Imported when something is awaited first (`blocking.aio`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.errors import WouldBlock
+from beamweaver.runtime.answers import ask_timeout, given
 
 if TYPE_CHECKING:
+    from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
+    from beamweaver.runtime.waiters import Waiting
+    from beamweaver.types import Outcome
     from supervisors import Future
 
-__all__ = ["refuse_blocking", "result_of"]
+__all__ = ["on_a_worker", "outcome_of", "result_of", "running_loop"]
+
+on_a_worker = asyncio.to_thread
+running_loop = asyncio.get_running_loop
 
 
 async def result_of(future: Future[Any], timeout: float | None = None) -> Any:
@@ -40,17 +49,25 @@ async def result_of(future: Future[Any], timeout: float | None = None) -> Any:
     return future.get()
 
 
-def refuse_blocking(core: Core, call: str, twin: str) -> None:
-    """A sync call on the loop that runs this runtime's nodes would wait for itself.
-
-    Raises:
-        WouldBlock: The caller is on that loop.
-    """
-    loop = core.hub.loop
-    if loop is not None and loop.runs_here:
-        raise WouldBlock(
-            f"{call}() would block the event loop that runs this runtime's nodes, which it waits for; "
-            f"use: await {twin}()",
-            call=call,
-            twin=twin,
-        )
+async def outcome_of(
+    core: Core,
+    graph: CompiledGraph,
+    thread_id: str,
+    waiting: Waiting,
+    *,
+    timeout: float | None,
+    raises: bool,
+    on_disconnect: str,
+) -> Outcome:
+    """Await a call's answer; a caller that goes away may take the run with it."""
+    try:
+        answer = await result_of(waiting.done, timeout)
+    except TimeoutError:
+        core.hub.waiters.leave(thread_id, waiting)
+        raise ask_timeout(waiting, thread_id, timeout) from None
+    except asyncio.CancelledError:
+        core.disconnect(graph, thread_id, waiting, cancel=on_disconnect == "cancel")
+        raise
+    finally:
+        core.hub.waiters.let_go(waiting)
+    return given(answer, raises=raises)

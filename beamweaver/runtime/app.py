@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -16,14 +16,10 @@ from beamweaver.graph.builder import Graph as GraphBuilder
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
-from beamweaver.runtime.aio import refuse_blocking
+from beamweaver.runtime.answers import await_outcome, check_on_disconnect
+from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.core import Core
-from beamweaver.runtime.handle import (
-    ThreadHandle,
-    await_outcome,
-    awaited_outcome,
-    check_on_disconnect,
-)
+from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.reading import read_state, wrong_graph
 from beamweaver.runtime.requests import check_thread_id, message_name, thread_id_of
@@ -214,7 +210,9 @@ class App(CompiledGraph, KeptThreads):
         config: Mapping[str, Any] | None = None,
     ) -> ThreadState | None:
         """`get_state`, awaitable: the store is read on another worker."""
-        return await asyncio.to_thread(self.get_state, thread_id, checkpoint_id, config=config)
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
+        return await on_a_worker(self.get_state, thread_id, checkpoint_id, config=config)
 
     def cancel(self, thread_id: str) -> Outcome:
         """Cancel the thread's running run; it can be continued."""
@@ -275,10 +273,7 @@ class App(CompiledGraph, KeptThreads):
         name = message_name(message)
         refuse_blocking(core, name, f"a{name}")
         thread_id, waiting = self._submit(core, message, thread_id, run_timeout, step_timeout)
-        try:
-            return await_outcome(waiting, thread_id, timeout=None, raises=raises)
-        finally:
-            core.hub.waiters.let_go(waiting)
+        return await_outcome(core.hub.waiters, waiting, thread_id, timeout=None, raises=raises)
 
     async def _acall(
         self,
@@ -290,14 +285,16 @@ class App(CompiledGraph, KeptThreads):
         raises: bool,
         on_disconnect: str,
     ) -> Outcome:
+        from beamweaver.runtime.aio import on_a_worker, outcome_of  # noqa: PLC0415 - asyncio is loaded here
+
         check_on_disconnect(on_disconnect)
         core = self._core
         if core is None or core.closed:
-            core = await asyncio.to_thread(self._open)  # it opens files
+            core = await on_a_worker(self._open)  # it opens files
         else:
             core = self._open()
         thread_id, waiting = self._submit(core, message, thread_id, run_timeout, step_timeout)
-        return await awaited_outcome(
+        return await outcome_of(
             core,
             self,
             thread_id,
@@ -368,12 +365,21 @@ class App(CompiledGraph, KeptThreads):
             max_workers=_EPHEMERAL_WORKERS,
         )
         core.start()
+        # A graph that is forgotten takes its runtime with it.
+        weakref.finalize(self, core.close_soon).atexit = False
         return core
 
     def close(self) -> None:
-        """End this graph's use of its private runtime; the last user ends it. Idempotent."""
+        """End this graph's use of its private runtime; the last user ends it. Idempotent.
+
+        Raises:
+            CallingSelf: A node of the runtime calls.
+        """
         with self._lock:
-            core, self._core = self._core, None
+            core = self._core
+            if core is not None:
+                refuse_in_node(core, "close")
+            self._core = None
         if core is not None:
             places.leave(core, self)
 

@@ -6,14 +6,14 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.effects import Attempt
-from beamweaver.runtime.loop import LoopTask
-from beamweaver.runtime.node import NodeActor, RouterActor, Routing, run_async
+from beamweaver.runtime.node import NodeActor, RouterActor, Routing
+from supervisors import TaskActor
 
 if TYPE_CHECKING:
     from beamweaver.engine.effects import Transition
     from beamweaver.runtime.context import Frame
     from beamweaver.runtime.hub import Hub
-    from supervisors import TaskActor
+    from beamweaver.runtime.loop import LoopTask
     from supervisors.mailbox import Cell
 
 __all__ = ["Bodies"]
@@ -48,10 +48,8 @@ class Bodies:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
         if attempt.node.is_async:
-            self._running[attempt] = self._on_loop(
-                attempt.node.name,
-                lambda body: run_async(frame, attempt, body),
-                attempt,
+            self._running[attempt] = self._hub.node_loop().start_node(
+                frame, attempt, owner=self._owner, context=self._context()
             )
             return
         self._running[attempt] = self._hub.system.spawn_task(
@@ -71,8 +69,8 @@ class Bodies:
         """
         routing = Routing(frame, transition)
         if routing.is_async:
-            self._running[transition] = self._on_loop(
-                "router", lambda _body: routing.ask_async(), transition
+            self._running[transition] = self._hub.node_loop().start_routers(
+                routing, owner=self._owner, token=transition, context=self._context()
             )
             return
         self._running[transition] = self._hub.system.spawn_task(
@@ -83,11 +81,8 @@ class Bodies:
             context=None if self.context is None else self.context.copy(),
         )
 
-    def _on_loop(self, name: str, body: Any, token: Attempt | Transition) -> LoopTask:
-        context = copy_context() if self.context is None else self.context.copy()
-        task = LoopTask(self._hub, name, body, owner=self._owner, token=token, context=context)
-        self._hub.node_loop().post(task.begin)
-        return task
+    def _context(self) -> Context:
+        return copy_context() if self.context is None else self.context.copy()
 
     def ended(self, token: Any) -> bool:
         """Whether the body of `token` ran until now; it does not any more."""
@@ -128,7 +123,7 @@ class Bodies:
 
 def _hand_over(task: TaskActor | LoopTask, owner: Cell) -> bool:
     """Kill a body for its new owner; whether it still has to end."""
-    if isinstance(task, LoopTask):
+    if not isinstance(task, TaskActor):
         return task.hand_over(owner, KILL_GRACE)
     task.owner = owner  # first, so that no end falls between
     task.kill(KILL_GRACE)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from beamweaver.checkpoint.codec import Codec
 from beamweaver.errors import (
+    BeamWeaverError,
     CallingSelf,
     Draining,
     Quarantined,
@@ -17,7 +19,7 @@ from beamweaver.errors import (
 from beamweaver.runtime.context import _current
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.large import LargeValues
-from beamweaver.runtime.messages import AGAIN, CUT, Drain
+from beamweaver.runtime.messages import AGAIN, CUT, DRAIN
 from beamweaver.runtime.requests import Release, make_call
 from beamweaver.runtime.thread import ThreadActor
 from beamweaver.runtime.tree import children, start_tree
@@ -30,6 +32,7 @@ from supervisors import (
     PoolScheduler,
     RestartsExceeded,
     Shutdown,
+    tree,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from beamweaver.limits import Limits
     from beamweaver.runtime.context import Context
     from beamweaver.runtime.requests import Message
-    from supervisors import ActorRef, ExitReason
+    from supervisors import ActorRef, ExitReason, Node
 
 __all__ = ["Core"]
 
@@ -157,16 +160,16 @@ class Core:
             hub, graph, message, waits=waits, run_timeout=run_timeout, step_timeout=step_timeout
         )
         receipt = None if waits else self.system.future()
-        node = self._node() if waits else None
-        asker = None if node is None else node.thread_id
-        waiting = Waiting(call, self.system.future(), receipt, asker)
+        node = self.calling_node()
+        asker = node.thread_id if node is not None and waits else None
+        waiting = Waiting(call, self.system.future(), receipt, asker, nested=node is not None)
         if not hub.waiters.add(thread_id, waiting):
             assert node is not None, "only a node can wait for itself"
             raise _calling_self(node, thread_id)
         hub.ensure(thread_id)
         return waiting
 
-    def _node(self) -> Context | None:
+    def calling_node(self) -> Context | None:
         """The node of this runtime that makes the call, if one does."""
         context = _current.get()
         return context if context is not None and context.belongs_to(self.hub) else None
@@ -184,8 +187,16 @@ class Core:
         waiting.call.withdrawn = True
         waiters.let_go(waiting)
         waiters.forget(thread_id, waiting.call)
-        if cancel and not waiters.has(thread_id) and not self.closed:
-            self.submit(graph, thread_id, Cancel(), waits=False)
+        if cancel and not waiters.has(thread_id):
+            # Where nobody can be told, nothing runs that could be cancelled.
+            with suppress(BeamWeaverError):
+                self.submit(graph, thread_id, Cancel(), waits=False)
+
+    def tree(self) -> Node:
+        """The supervision tree as it stands."""
+        assert self._root is not None, "a runtime that was started has a root"
+        number = self._root.cell.number
+        return next(node for node in tree(self.system).children if node.number == number)
 
     # End ----------------------------------------------------------------------------------------
 
@@ -195,25 +206,17 @@ class Core:
         Returns:
             Whether everything ended in time.
         """
-        hub, clock = self.hub, self.system.clock
+        hub = self.hub
         hub.draining = True
-        pending = []
-        for cell in list(hub.actors.values()):
-            done = self.system.future()
-            cell.put(Drain(done))
-            pending.append((cell, done))
-        deadline = clock.monotonic() + timeout
-        late = [
-            (cell, done)
-            for cell, done in pending
-            if not _within(done, deadline - clock.monotonic())
-        ]
-        for cell, _done in late:
+        drained = self.system.future()
+        for cell in hub.table.drain(drained):
+            cell.put(DRAIN)
+        if _within(drained, timeout):
+            return True
+        for cell in hub.table.undrained():
             cell.put(CUT)
-        deadline = clock.monotonic() + _CUT_GRACE
-        for _cell, done in late:
-            _within(done, max(deadline - clock.monotonic(), 0.0))
-        return not late
+        _within(drained, _CUT_GRACE)
+        return False
 
     def close(self) -> None:
         """Cut what runs, stop the tree and the workers, release the store. Idempotent."""
@@ -230,10 +233,16 @@ class Core:
             error = RuntimeStopped(f"the runtime failed: {self._failure.message}")
             error.__cause__ = self._failure
         self._stop_tree()
+        self.hub.kill_bodies()
         self.system.shutdown(_CUT_GRACE)
         self.hub.waiters.stop(error)
         self.hub.edits.stop(error)
         self.store.release()
+
+    def close_soon(self) -> None:
+        """Close on a worker of its own: the garbage collector may call, in the middle of anything."""
+        if self._pid == os.getpid():
+            threading.Thread(target=self.close, name="beamweaver-close", daemon=True).start()
 
     def _stop_tree(self) -> None:
         """End the actors; a body that hangs has had its grace then, and its worker is left to it."""
@@ -267,6 +276,7 @@ class Core:
         self._failure = failure
         stopped = RuntimeStopped(f"the runtime failed: {failure.message}")
         stopped.__cause__ = failure
+        self.hub.kill_bodies()
         self.hub.waiters.stop(stopped)
         self.hub.edits.stop(stopped)
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from beamweaver.errors import AskTimeout, BeamWeaverError, CallRefused, InvalidCall, RunFailed
-from beamweaver.runtime.aio import refuse_blocking, result_of
+from beamweaver.errors import CallRefused
+from beamweaver.runtime.answers import await_outcome, check_on_disconnect
+from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.reading import read_state
 from beamweaver.runtime.requests import Release
-from beamweaver.types import Cancel, Continue, Failed, Receipt
-from supervisors import CallTimeout
+from beamweaver.types import Cancel, Continue, Receipt
 
 if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
     from beamweaver.runtime.requests import Message
-    from beamweaver.runtime.waiters import Answer, Waiting
     from beamweaver.types import Outcome, ThreadState
 
-__all__ = ["ThreadHandle", "await_outcome", "awaited_outcome", "check_on_disconnect"]
+__all__ = ["ThreadHandle"]
 
 
 class ThreadHandle:
@@ -63,6 +61,8 @@ class ThreadHandle:
 
     async def atell(self, message: Message) -> Receipt:
         """`tell`, awaitable."""
+        from beamweaver.runtime.aio import result_of  # noqa: PLC0415 - asyncio is loaded here
+
         waiting = self._core.submit(self._graph, self.thread_id, message, waits=False)
         assert waiting.receipt is not None, "a tell has a receipt"
         run_id = await result_of(waiting.receipt)
@@ -89,10 +89,9 @@ class ThreadHandle:
         """
         refuse_blocking(self._core, "ask", "aask")
         waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
-        try:
-            return await_outcome(waiting, self.thread_id, timeout=timeout, raises=raises)
-        finally:
-            self._core.hub.waiters.let_go(waiting)
+        return await_outcome(
+            self._core.hub.waiters, waiting, self.thread_id, timeout=timeout, raises=raises
+        )
 
     async def aask(
         self,
@@ -111,9 +110,11 @@ class ThreadHandle:
             on_disconnect: When the awaiting task is cancelled: `"cancel"` the run, which stays resumable
                 (unless others wait for it), or let it `"continue"`.
         """
+        from beamweaver.runtime.aio import outcome_of  # noqa: PLC0415 - asyncio is loaded here
+
         check_on_disconnect(on_disconnect)
         waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
-        return await awaited_outcome(
+        return await outcome_of(
             self._core,
             self._graph,
             self.thread_id,
@@ -157,76 +158,6 @@ class ThreadHandle:
 
     async def aget_state(self, checkpoint_id: str | None = None) -> ThreadState | None:
         """`get_state`, awaitable: the store is read on another worker."""
-        return await asyncio.to_thread(self.get_state, checkpoint_id)
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
 
-
-def await_outcome(
-    waiting: Waiting, thread_id: str, *, timeout: float | None, raises: bool
-) -> Outcome:
-    """Wait for a call's answer and give it out as users expect it."""
-    try:
-        answer = waiting.done.get(timeout=timeout)
-    except CallTimeout:
-        raise _ask_timeout(waiting, thread_id, timeout) from None
-    return _given(answer, raises=raises)
-
-
-async def awaited_outcome(
-    core: Core,
-    graph: CompiledGraph,
-    thread_id: str,
-    waiting: Waiting,
-    *,
-    timeout: float | None,
-    raises: bool,
-    on_disconnect: str,
-) -> Outcome:
-    """The same on an event loop; a caller that goes away may take the run with it."""
-    try:
-        answer = await result_of(waiting.done, timeout)
-    except TimeoutError:
-        raise _ask_timeout(waiting, thread_id, timeout) from None
-    except asyncio.CancelledError:
-        core.disconnect(graph, thread_id, waiting, cancel=on_disconnect == "cancel")
-        raise
-    finally:
-        core.hub.waiters.let_go(waiting)
-    return _given(answer, raises=raises)
-
-
-def check_on_disconnect(value: object) -> None:
-    """Judge the option `on_disconnect`."""
-    if value not in ("cancel", "continue"):
-        raise InvalidCall(f"on_disconnect is {value!r}; give 'cancel' or 'continue'")
-
-
-def _ask_timeout(waiting: Waiting, thread_id: str, timeout: float | None) -> AskTimeout:
-    call = waiting.call
-    return AskTimeout(
-        f"thread {thread_id!r} gave no outcome within {timeout:g} s; run {call.run_id!r} goes on, "
-        "ask again with Continue()",
-        thread_id=thread_id,
-        receipt=Receipt(call.id, call.run_id),
-    )
-
-
-def _given(answer: Answer, *, raises: bool) -> Outcome:
-    error = answer.error
-    if error is None:
-        assert answer.outcome is not None, "an answer has an outcome or an error"
-        return answer.outcome
-    if not raises and isinstance(answer.outcome, Failed):
-        return answer.outcome
-    raise _fresh(error)
-
-
-def _fresh(error: Exception) -> Exception:
-    """The error for one caller: several may wait for one run, and a traceback belongs to one raise."""
-    if not isinstance(error, BeamWeaverError):
-        return error
-    copy = type(error).rebuilt(error.message, error.ids)
-    copy.__cause__ = error.__cause__
-    if isinstance(error, RunFailed):
-        for name, value in error.__dict__.items():
-            copy.__dict__.setdefault(name, value)
-    return copy
+        return await on_a_worker(self.get_state, checkpoint_id)

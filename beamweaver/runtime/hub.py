@@ -7,28 +7,29 @@ import os
 import random
 import threading
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from beamweaver.errors import UnknownGraph
+from beamweaver.errors import RuntimeStopped, UnknownGraph
 from beamweaver.runtime.edits import Edits
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.log import logger
-from beamweaver.runtime.loop import LoopWorker
-from beamweaver.runtime.messages import RECOVER, RETIRE, WAKE
+from beamweaver.runtime.table import ThreadTable
 from beamweaver.runtime.waiters import Waiters
 from supervisors import ChildSpec
 from supervisors.requests import StartChild
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.codec import Codec
+    from beamweaver.errors import StoreFull
     from beamweaver.events import Event
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
     from beamweaver.runtime.bodies import Bodies
+    from beamweaver.runtime.loop import LoopWorker
     from supervisors import Actor, ActorSystem, Future
     from supervisors.mailbox import Cell
 
@@ -41,9 +42,13 @@ class Hub:
     Attributes:
         writer: The cell of the present checkpoint writer.
         timers: The cell of the present timer actor.
-        threads: The cell of the present thread supervisor.
-        actors: thread id -> cell of its actor; the registry's table, new with each registry.
+        recovery: The cell of the present Recovery.
+        loop_owner: The cell of the present owner of the node loop.
+        table: Where each thread is.
+        waiters: Who waits for what.
         quarantined: Threads that could not even be marked in the store: id -> reason.
+        full: Why the store took no more at the last try, or None.
+        fatal: What ends the runtime, whatever its restart budget, or None.
         draining: Whether new calls are refused.
     """
 
@@ -69,33 +74,34 @@ class Hub:
         self.keeps = keeps
         self.thread_class = thread_class
         self.waiters = Waiters()
+        self.table = ThreadTable(limits, self.waiters)
         self.edits = Edits()
-        """The changes of the store that somebody waits for."""
-        self.graphs: dict[str, CompiledGraph] = {}
+        # Where threads end with their call, so does the runtime with its graph.
+        self.graphs: MutableMapping[str, CompiledGraph] = {} if keeps else WeakValueDictionary()
         self.listeners: tuple[Callable[[Event], None], ...] = ()
         self._log: Any = None
         self.rng = random.Random(seed)  # noqa: S311 - for jitter, not for secrets
         self.writer: Cell | None = None
         self.timers: Cell | None = None
-        self.threads: Cell | None = None
+        self.loop_owner: Cell | None = None
         self.recovery: Cell | None = None
         self.loop: LoopWorker | None = None
         self.user_loop: asyncio.AbstractEventLoop | None = None
         """The loop of `async with Runtime`, where there is one."""
-        self.actors: dict[str, Cell] = {}
         self.bodies: dict[str, Bodies] = {}
         """What the last incarnation of each thread's actor has running; it outlives that actor."""
         self.quarantined: dict[str, str] = {}
         self.draining = False
         self.fault: Callable[[str, str], None] | None = None
         """For tests: called with the name of each point that is reached, and the thread if one reached it."""
+        self.full: StoreFull | None = None
         self.fatal: BaseException | None = None
         self._incarnations = itertools.count(1)
         self._ids = itertools.count(1)
         self._id_prefix = f"{epoch:x}-" if seed is not None else ""
         self._lock = threading.Lock()
         self._blockers: set[str] = set()
-        self._starting: set[str] = set()
+        self._telling = threading.local()
         self._plans: WeakKeyDictionary[CompiledGraph, GraphCodec] = WeakKeyDictionary()
 
     @property
@@ -104,6 +110,11 @@ class Hub:
         if self._log is None:
             self._log = logger("beamweaver")
         return self._log
+
+    @property
+    def actors(self) -> dict[str, Cell]:
+        """The cell of each thread's actor."""
+        return self.table.actors
 
     # Ids and time -------------------------------------------------------------------------------
 
@@ -158,11 +169,18 @@ class Hub:
 
     def publish(self, event: Event) -> None:
         """Tell everyone; a listener that raises is logged and goes on listening."""
+        self._telling.event = event
         for listener in self.listeners:
             try:
                 listener(event)
-            except Exception as error:  # noqa: BLE001 - a listener is user code
+            except BaseException as error:  # noqa: BLE001 - a listener is user code, and ends nobody
                 self.log.warning("listener_failed", listener=repr(listener), error=repr(error))
+        self._telling.event = None
+
+    @property
+    def telling(self) -> Event | None:
+        """The event that the calling worker is telling to the listeners, if it is."""
+        return getattr(self._telling, "event", None)
 
     def reached(self, point: str, thread_id: str = "") -> None:
         """A named point was reached. In hot paths the caller tests `fault` first: that is all it costs."""
@@ -173,10 +191,22 @@ class Hub:
 
     def node_loop(self) -> LoopWorker:
         """The loop of the async nodes; made at its first use."""
+        from beamweaver.runtime.loop import LoopWorker  # noqa: PLC0415 - asyncio is loaded here
+
         with self._lock:
             if self.loop is None:
-                self.loop = LoopWorker(self.user_loop)
+                self.loop = LoopWorker(self, self.user_loop)
             return self.loop
+
+    def loop_ended(self, worker: LoopWorker) -> None:
+        """The loop ended and nobody stopped it: its owner has another one made, or the runtime ends."""
+        if not worker.owned and self.fatal is None:
+            self.fatal = RuntimeStopped(
+                "the event loop of `async with Runtime` has ended, and the runtime with it; leave the "
+                "block before the loop ends"
+            )
+        if self.loop_owner is not None:
+            self.loop_owner.put(worker)
 
     def blocked_loop(self, node: str, seconds: float) -> None:
         """A node held the loop; it is named once."""
@@ -193,30 +223,20 @@ class Hub:
 
     def ensure(self, thread_id: str, *, recover: bool = False) -> None:
         """Wake the thread's actor, or have one started. Its calls wait in `waiters` meanwhile."""
-        supervisor = None
-        with self._lock:
-            cell = self.actors.get(thread_id)
-            if cell is None and thread_id not in self._starting:
-                self._starting.add(thread_id)
-                supervisor = self.threads
-        if cell is not None:
-            cell.put(RECOVER if recover else WAKE)
-        elif supervisor is not None:
+        supervisor = self.table.wake(thread_id, recover=recover)
+        if supervisor is not None:
             # One that has ended meanwhile loses this; then Recovery finds the call in `waiters`.
-            supervisor.put(self._start_request(thread_id, recover=recover))
+            supervisor.put(self._start_request(thread_id, supervisor))
 
-    def _start_request(self, thread_id: str, *, recover: bool) -> StartChild:
+    def _start_request(self, thread_id: str, supervisor: Cell) -> StartChild:
         # An id a start: an actor that is about to leave may still be there under its own.
-        child_id = (thread_id, next(self._ids))
-        return StartChild(
-            ChildSpec(
-                child_id,
-                self.thread_class,
-                args=(self, thread_id),
-                kwargs={"recover": recover},
-                restart="transient",
-            )
+        spec = ChildSpec(
+            (thread_id, next(self._ids)),
+            self.thread_class,
+            args=(self, thread_id),
+            restart="transient",
         )
+        return StartChild(spec, reply_to=(supervisor, spec.id))
 
     def quarantine_kept(self, thread_id: str, done: Future[Any]) -> None:
         """The store knows of a quarantine, so it need not be kept here (unless it could not be told)."""
@@ -228,53 +248,18 @@ class Hub:
         if kept:
             self.quarantined.pop(thread_id, None)
 
-    def enter(self, thread_id: str, cell: Cell) -> None:
-        """The thread's new actor is there."""
-        with self._lock:
-            self.actors.pop(thread_id, None)
-            self.actors[thread_id] = cell
-            self._starting.discard(thread_id)
-            oldest = self._surplus()
-        for other in oldest:
-            other.put(RETIRE)
-
-    def _surplus(self) -> list[Cell]:
-        """The actors that were entered first, where more than the limit are in memory."""
-        surplus = len(self.actors) - self.limits.threads_idle
-        if surplus <= 0:
-            return []
-        return list(itertools.islice(self.actors.values(), min(surplus + 15, 64)))
-
-    def leave(self, thread_id: str, cell: Cell) -> bool:
-        """The thread's actor wants to leave; False if calls wait for it."""
-        with self._lock:
-            if self.actors.get(thread_id) is not cell:
-                return True
-            if self.waiters.has(thread_id):
-                return False
-            del self.actors[thread_id]
-            self.bodies.pop(thread_id, None)
-            return True
-
     def gone(self, thread_id: str) -> None:
-        """The thread has no actor and none is on its way."""
-        with self._lock:
-            self.actors.pop(thread_id, None)
-            self.bodies.pop(thread_id, None)
-            self._starting.discard(thread_id)
+        """The thread has no actor and none is on its way; what still runs of it is nobody's."""
+        self.table.gone(thread_id)
+        self.kill_bodies(thread_id)
 
-    def forget_threads(self) -> None:
-        """A new registry: the table begins empty."""
-        with self._lock:
-            self.actors = {}
-            self._starting = set()
-
-    def new_threads(self, supervisor: Cell) -> None:
-        """A new thread supervisor: no actor of the one before is left."""
-        with self._lock:
-            self.threads = supervisor
-            self.actors = {}
-            self._starting = set()
+    def kill_bodies(self, thread_id: str | None = None) -> None:
+        """Kill what runs for a thread, or for all: it has no owner any more."""
+        threads = list(self.bodies) if thread_id is None else [thread_id]
+        for thread in threads:
+            bodies = self.bodies.pop(thread, None)
+            if bodies is not None:
+                bodies.kill_all()
 
     def codec_of(self, graph: CompiledGraph) -> GraphCodec:
         """The encoding of a graph's channels."""

@@ -1,24 +1,27 @@
-"""The node loop: the event loop on which the async nodes of a runtime run."""
+"""The event loop on which the async nodes of a runtime run. Imported when the first of them starts."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
-from supervisors import KILLED, Actor, TaskDone, TaskEnded, TaskFailed
+from beamweaver.runtime.node import run_async
+from supervisors import KILLED, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
     from contextvars import Context
 
+    from beamweaver.engine.effects import Attempt
+    from beamweaver.runtime.context import Frame
     from beamweaver.runtime.hub import Hub
-    from supervisors import ExitReason
+    from beamweaver.runtime.node import Routing
     from supervisors.mailbox import Cell
 
-__all__ = ["LoopTask", "LoopWorker", "NodeLoop"]
+__all__ = ["LoopTask", "LoopWorker"]
 
 _BLOCKS_SECONDS = 0.1
 _JOIN_SECONDS = 2.0
@@ -181,13 +184,20 @@ class _Watched:
 
 
 class LoopWorker:
-    """A running event loop, its own in a worker or the user's, and what is to be done on it."""
+    """A running event loop, its own in a worker or the user's, and what is to be done on it.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    Args:
+        hub: The runtime's hub; it is told when the loop ends by itself.
+        loop: The user's loop; None for one of its own.
+    """
+
+    def __init__(self, hub: Hub, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._hub = hub
         self.owned = loop is None
         self.loop = asyncio.new_event_loop() if loop is None else loop
         self._queue: deque[Callable[[asyncio.AbstractEventLoop], None]] = deque()
         self._busy = threading.Lock()
+        self._stopping = False
         self._thread: threading.Thread | None = None
         if self.owned:
             self._thread = threading.Thread(
@@ -201,6 +211,45 @@ class LoopWorker:
             self.loop.run_forever()
         finally:
             self.loop.close()
+            if not self._stopping:
+                self._hub.loop_ended(self)
+
+    def start_node(
+        self, frame: Frame, attempt: Attempt, *, owner: Cell, context: Context
+    ) -> LoopTask:
+        """Run an attempt of an async node."""
+        return self._start(
+            attempt.node.name,
+            lambda body: run_async(frame, attempt, body, _gives_up),
+            owner=owner,
+            token=attempt,
+            context=context,
+        )
+
+    def start_routers(
+        self, routing: Routing, *, owner: Cell, token: object, context: Context
+    ) -> LoopTask:
+        """Ask routers of which some are async."""
+        return self._start(
+            "router",
+            lambda _body: routing.ask_async(_gives_up),
+            owner=owner,
+            token=token,
+            context=context,
+        )
+
+    def _start(
+        self,
+        name: str,
+        body: Callable[[LoopTask], Coroutine[Any, Any, Any]],
+        *,
+        owner: Cell,
+        token: object,
+        context: Context,
+    ) -> LoopTask:
+        task = LoopTask(self._hub, name, body, owner=owner, token=token, context=context)
+        self.post(task.begin)
+        return task
 
     def post(self, job: Callable[[asyncio.AbstractEventLoop], None]) -> None:
         """Have `job(loop)` run on the loop; one wake-up serves all that come before it."""
@@ -210,6 +259,8 @@ class LoopWorker:
                 self.loop.call_soon_threadsafe(self._run)
             except RuntimeError:  # the loop is closed: what was posted is lost with it
                 self._busy.release()
+                if not self._stopping:
+                    self._hub.loop_ended(self)
 
     def _run(self) -> None:
         self._busy.release()
@@ -227,6 +278,7 @@ class LoopWorker:
 
     def stop(self) -> None:
         """Cancel all that runs on an owned loop and end its worker."""
+        self._stopping = True
         if not self.owned or self._thread is None:
             return
         thread, self._thread = self._thread, None
@@ -244,29 +296,7 @@ class LoopWorker:
         self.loop.call_soon(self.loop.call_soon, self.loop.stop)
 
 
-class NodeLoop(Actor):
-    """Owns the node loop: the user's own under `async with Runtime`, else one in a worker of its own.
-
-    The loop is made when the first async node needs it. When this actor restarts, the threads after it in
-    the tree restart too, and their async attempts count as lost in a crash.
-    """
-
-    lane: ClassVar[Literal["hi"]] = "hi"
-    isolated: ClassVar[bool] = False
-
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-
-    def on_start(self) -> None:
-        """End a loop that an earlier incarnation left."""
-        self._end_loop()
-
-    def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
-        """End the loop with its owner."""
-        del reason
-        self._end_loop()
-
-    def _end_loop(self) -> None:
-        worker, self._hub.loop = self._hub.loop, None
-        if worker is not None:
-            worker.stop()
+def _gives_up(error: BaseException) -> bool:
+    """Whether the framework cancelled the task; a `CancelledError` that user code raises is a failure."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

@@ -9,19 +9,18 @@ import msgspec
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Commit
     from beamweaver.errors import StoreError
-    from supervisors import Future
     from supervisors.mailbox import Cell
 
 __all__ = [
     "AGAIN",
     "CUT",
-    "RECOVER",
+    "DRAIN",
     "RETIRE",
+    "ROOM",
     "WAKE",
     "Acknowledged",
     "Claim",
     "Claimed",
-    "Drain",
     "DropTimer",
     "Fired",
     "Left",
@@ -42,24 +41,17 @@ class _Signal:
 
 
 WAKE = _Signal("WAKE")
-"""To a thread: calls wait for you."""
+"""To a thread: calls wait for you, or you are to be taken up, or there is a place for you."""
 AGAIN = _Signal("AGAIN")
 """To Recovery: look at the store once more."""
+ROOM = _Signal("ROOM")
+"""To Recovery: there is a place for the thread that you wanted to take up."""
+DRAIN = _Signal("DRAIN")
+"""To a thread: start nothing more, and come to rest."""
 CUT = _Signal("CUT")
 """To a thread: stop what still runs."""
-RECOVER = _Signal("RECOVER")
-"""To a thread: take up what a dead process left of you, if nobody did."""
 RETIRE = _Signal("RETIRE")
 """To a thread: leave the memory if nothing needs you."""
-
-
-class Drain:
-    """To a thread: start nothing more, and set `done` when nothing of it runs."""
-
-    __slots__ = ("done",)
-
-    def __init__(self, done: Future[None]) -> None:
-        self.done = done
 
 
 class Claim:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.effects import Attempt
@@ -18,6 +17,8 @@ from supervisors import TaskActor
 from supervisors.kill import Killed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from beamweaver.engine.effects import Transition
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import Question, Task
@@ -60,8 +61,14 @@ class NodeActor(TaskActor):
             return describe(error, attempt.node.name, attempt.task_id, attempt.number)
 
 
-async def run_async(frame: Frame, attempt: Attempt, body: Body) -> Result | Question | Failure:
-    """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`."""
+async def run_async(
+    frame: Frame, attempt: Attempt, body: Body, gives_up: Callable[[BaseException], bool]
+) -> Result | Question | Failure:
+    """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`.
+
+    `gives_up` tells a cancellation by the framework, which ends the coroutine, from one that user code
+    raises, which is a failure.
+    """
     context = Context(frame, attempt, body)
     _current.set(context)  # a coroutine has context variables of its own
     try:
@@ -70,18 +77,10 @@ async def run_async(frame: Frame, attempt: Attempt, body: Body) -> Result | Ques
         return to_result(frame.codec, answer, attempt.node.name)
     except Asks as asks:
         return asks.question
-    except asyncio.CancelledError as error:
-        if _being_cancelled():
+    except BaseException as error:  # a node is user code; SystemExit ends only itself
+        if gives_up(error):
             raise
         return describe(error, attempt.node.name, attempt.task_id, attempt.number)
-    except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
-        return describe(error, attempt.node.name, attempt.task_id, attempt.number)
-
-
-def _being_cancelled() -> bool:
-    """Whether the framework cancelled the task; a `CancelledError` that user code raises is a failure."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 class Routing:
@@ -116,8 +115,8 @@ class Routing:
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
 
-    async def ask_async(self) -> Routes | Failure:
-        """Ask routers of which some are async."""
+    async def ask_async(self, gives_up: Callable[[BaseException], bool]) -> Routes | Failure:
+        """Ask routers of which some are async; `gives_up` is that of `run_async`."""
         routes: dict[int, list[Route]] = {}
         node = ""
         try:
@@ -129,13 +128,11 @@ class Routing:
                 if branch.is_async:
                     returned = await returned
                 self._take(routes, task, branch, returned)
-        except asyncio.CancelledError:
-            if _being_cancelled():
-                raise
-            return describe(RouterFailed(f"a router after {node!r} was cancelled"), node, "", 1)
         except Asks:
             return describe(_asked_in_a_router(node), node, "", 1)
-        except BaseException as error:  # noqa: BLE001 - a router is user code
+        except BaseException as error:  # a router is user code
+            if gives_up(error):
+                raise
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from beamweaver.runtime.messages import AGAIN
+from beamweaver.runtime.messages import AGAIN, ROOM
 from supervisors import Actor
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Recovery(Actor):
     - `recover="all"`: also what dead processes left. Threads whose owner died twice over them without a
       commit in between are suspects: they come last, one at a time; the next follows when the one
       before has committed, parked, ended, or run 30 s.
+    - Beyond `limits.threads_running` threads wait in the store; Recovery goes on when there is a place.
 
     An error while it reads ends it with that reason; its supervisor starts it again, and escalates.
     """
@@ -43,11 +44,14 @@ class Recovery(Actor):
         self._suspects: deque[ThreadSummary] = deque()
         self._watched: tuple[str, int, float] | None = None
         self._walking = False
+        self._wanted = ""
+        """The thread for which there is no place yet."""
         self.taken_up = 0
 
     def on_start(self) -> None:
         """Callers come first; then the store is walked, a batch a message."""
         self._hub.recovery = self.cell
+        self._hub.table.unreserve()
         for thread_id in self._hub.waiters.threads():
             self._hub.ensure(thread_id)
         self._begin()
@@ -64,12 +68,23 @@ class Recovery(Actor):
         if self._hub.draining:
             return
         self._hub.reached("recovery.batch")
-        if message is _NEXT:
+        if message is _NEXT and not self._wanted:
             self._batch()
         elif message is _WATCH:
             self._watch()
         elif message is AGAIN:
             self._begin()
+        elif message is ROOM:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """There is a place for the thread that was to be taken up."""
+        thread_id, self._wanted = self._wanted, ""
+        self._take_up(thread_id)
+        if self._walking:
+            self.cell.put(_NEXT)
+        elif self._watched is None:
+            self._next_suspect()
 
     def _batch(self) -> None:
         """A batch of one status after the other, then of the threads with messages that wait."""
@@ -78,6 +93,8 @@ class Recovery(Actor):
             self._after = last
         else:
             self._status, self._after = self._status + 1, ""
+        if self._wanted:
+            return  # until there is a place
         if self._status <= len(_LEFT):
             self.cell.put(_NEXT)
         else:
@@ -91,7 +108,8 @@ class Recovery(Actor):
         status = (_LEFT[self._status],)
         batch = list(store.threads(statuses=status, after=self._after, limit=limit))
         for thread in batch:
-            self._consider(thread)
+            if not self._consider(thread):
+                return thread.thread_id
         return batch[-1].thread_id if len(batch) == limit else None
 
     def _unread_batch(self) -> str | None:
@@ -101,45 +119,54 @@ class Recovery(Actor):
             return None
         batch = list(hub.store.inbox_threads(after=self._after, limit=limit))
         for thread_id in batch:
-            if thread_id not in hub.actors and thread_id not in hub.quarantined:
-                self._take_up(thread_id)
+            here = thread_id in hub.actors or thread_id in hub.quarantined
+            if not here and not self._take_up(thread_id):
+                return thread_id
         return batch[-1] if len(batch) == limit else None
 
-    def _consider(self, thread: ThreadSummary) -> None:
+    def _consider(self, thread: ThreadSummary) -> bool:
+        """Take the thread up if it is to be; False if it has to wait for a place."""
         hub = self._hub
         run = thread.run
         ours = max(run.claimed_epoch, run.taken_up_epoch) == hub.epoch
         if thread.thread_id in hub.quarantined or (ours and thread.thread_id in hub.actors):
-            return
+            return True
         if not ours and hub.recover != "all":
-            return
+            return True
         if not ours and run.deaths >= hub.limits.owner_deaths - 1 and self._suspect(thread):
             if all(other.thread_id != thread.thread_id for other in self._suspects):
                 self._suspects.append(thread)
-            return
-        self._take_up(thread.thread_id)
+            return True
+        return self._take_up(thread.thread_id)
 
     def _suspect(self, thread: ThreadSummary) -> bool:
         """Whether one more death makes, or made, its owners' deaths without a commit too many."""
         image = self._hub.store.load(thread.thread_id)
         return image is not None and image.checkpoint.seq <= thread.run.deaths_seq
 
-    def _take_up(self, thread_id: str) -> None:
+    def _take_up(self, thread_id: str) -> bool:
+        if not self._hub.table.reserve(thread_id, self.cell):
+            self._wanted = thread_id
+            return False
         self.taken_up += 1
         self._hub.ensure(thread_id, recover=True)
+        return True
 
     def _next_suspect(self) -> None:
-        if not self._suspects:
+        if not self._suspects or self._wanted:
             self._watched = None
             return
-        thread = self._suspects.popleft()
+        thread = self._suspects[0]
         image = self._hub.store.load(thread.thread_id)
+        if image is not None and not self._take_up(thread.thread_id):
+            self._watched = None
+            return  # until there is a place
+        self._suspects.popleft()
         if image is None:
             self.cell.put(_WATCH)
             return
         until = self.system.clock.monotonic() + _SUSPECT_SECONDS
         self._watched = (thread.thread_id, image.checkpoint.seq, until)
-        self._take_up(thread.thread_id)
         self.system.send_after(_WATCH_EVERY, self.cell, _WATCH)
 
     def _watch(self) -> None:

@@ -15,7 +15,7 @@ __all__ = ["Registry"]
 class Registry(Actor):
     """First in the tree: when it goes, the table's actors go with it, and a new table begins empty.
 
-    Lookups do not pass through its mailbox: callers read the table under the hub's lock. A thread's
+    Lookups do not pass through its mailbox: callers read the table under its own lock. A thread's
     actor enters itself when it starts; its successor takes the entry over.
     """
 
@@ -27,4 +27,4 @@ class Registry(Actor):
 
     def on_start(self) -> None:
         """Begin with an empty table."""
-        self._hub.forget_threads()
+        self._hub.table.begin(None)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Literal, Self
-
-import msgspec
 
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.lmdb import LMDBCheckpointer
@@ -13,50 +10,29 @@ from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
-from beamweaver.runtime.aio import refuse_blocking
+from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
+from beamweaver.runtime.health import health_of, statistics_of
 from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.reading import read_state
 from beamweaver.runtime.requests import check_thread_id
 
 if TYPE_CHECKING:
+    import asyncio
     import os
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from beamweaver.events import Event
     from beamweaver.limits import Limits
+    from beamweaver.runtime.health import RuntimeHealth, RuntimeStatistics
     from beamweaver.types import ThreadState
-    from supervisors import ActorSystem
+    from supervisors import ActorSystem, Node
 
-__all__ = ["Runtime", "RuntimeStatistics"]
+__all__ = ["Runtime"]
 
 _RECOVER = ("all", "called", "none")
-
-
-class RuntimeStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of a runtime, at one moment.
-
-    Attributes:
-        epoch: The store epoch of this owner.
-        actors: Thread actors in memory.
-        waiting_calls: Calls without an answer.
-        taken_up: Threads that Recovery took up since its start.
-        commits: Commits that the present writer wrote.
-        groups: In how many groups.
-        workers: OS threads of the pool.
-        abandoned: Workers held by killed nodes that never returned.
-    """
-
-    epoch: int
-    actors: int
-    waiting_calls: int
-    taken_up: int
-    commits: int
-    groups: int
-    workers: int
-    abandoned: int
 
 
 class Runtime(KeptThreads):
@@ -177,8 +153,13 @@ class Runtime(KeptThreads):
         )
 
     def close(self) -> None:
-        """Stop at once: what runs is cut where it is and goes on in the next runtime. Idempotent."""
+        """Stop at once: what runs is cut where it is and goes on in the next runtime. Idempotent.
+
+        Raises:
+            CallingSelf: A node of this runtime calls.
+        """
         if self._core is not None:
+            refuse_in_node(self._core, "close")
             places.leave(self._core)
         if self._owns_store:
             self._store.close()
@@ -202,8 +183,10 @@ class Runtime(KeptThreads):
 
     async def __aenter__(self) -> Self:
         """As `with`; async nodes run on the loop that enters."""
-        self._loop = asyncio.get_running_loop()
-        return await asyncio.to_thread(self.start)
+        from beamweaver.runtime.aio import on_a_worker, running_loop  # noqa: PLC0415 - asyncio is loaded here
+
+        self._loop = running_loop()
+        return await on_a_worker(self.start)
 
     async def __aexit__(
         self,
@@ -211,8 +194,10 @@ class Runtime(KeptThreads):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
         # On another worker: the loop must go on for the nodes that are being cut.
-        await asyncio.to_thread(self.__exit__, kind, error, traceback)
+        await on_a_worker(self.__exit__, kind, error, traceback)
 
     # Threads ------------------------------------------------------------------------------------
 
@@ -303,31 +288,41 @@ class Runtime(KeptThreads):
         """
         core = self._running()
         refuse_blocking(core, "drain", "adrain")
+        refuse_in_node(core, "drain")
         return core.drain(timeout)
 
     async def adrain(self, timeout: float = 30.0) -> bool:
         """`drain`, awaitable."""
-        return await asyncio.to_thread(self._running().drain, timeout)
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
+        core = self._running()
+        refuse_in_node(core, "adrain")
+        return await on_a_worker(core.drain, timeout)
 
     # Seeing -------------------------------------------------------------------------------------
 
     def statistics(self) -> RuntimeStatistics:
         """Counts, for people and metrics."""
-        core = self._running()
-        hub = core.hub
-        pool = core.system.statistics()
-        writer = hub.writer.actor if hub.writer is not None else None
-        recovery = hub.recovery.actor if hub.recovery is not None else None
-        return RuntimeStatistics(
-            epoch=hub.epoch,
-            actors=len(hub.actors),
-            waiting_calls=len(hub.waiters),
-            taken_up=getattr(recovery, "taken_up", 0),
-            commits=getattr(writer, "commits", 0),
-            groups=getattr(writer, "groups", 0),
-            workers=pool.workers,
-            abandoned=pool.abandoned,
-        )
+        return statistics_of(self._running())
+
+    def health(self) -> RuntimeHealth:
+        """Whether it is ready, or why not; what waits for which limit. Never raises.
+
+        Example:
+            >>> from beamweaver.checkpoint import MemoryCheckpointer
+            >>> with Runtime(MemoryCheckpointer()) as runtime:
+            ...     runtime.health().ready
+            True
+        """
+        return health_of(self._core)
+
+    def tree(self) -> Node:
+        """The supervision tree as it stands: `print(runtime.tree().text())`, or `.mermaid()`.
+
+        Raises:
+            RuntimeStopped: The runtime has ended.
+        """
+        return self._running().tree()
 
     @property
     def failure(self) -> Exception | None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from beamweaver.engine import effects as fx
-from beamweaver.engine.failures import describe, exit_failure
+from beamweaver.engine.calls import UNFINISHED
+from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
 from beamweaver.engine.state import Question, Result, RunState
-from beamweaver.errors import BeamWeaverError, UnknownRun
-from beamweaver.events import AttemptKilled, StoreTrouble
+from beamweaver.errors import BeamWeaverError, StoreFull
+from beamweaver.events import StoreTrouble
 from beamweaver.runtime import edits
 from beamweaver.runtime import messages as msg
-from beamweaver.runtime.bodies import Bodies
-from beamweaver.runtime.context import Frame
 from beamweaver.runtime.env import ThreadEnv
+from beamweaver.runtime.hands import Hands
 from beamweaver.runtime.inbox import calls_of
-from beamweaver.runtime.reading import recorded_outcome, wrong_graph
+from beamweaver.runtime.reading import wrong_graph
 from beamweaver.runtime.waiters import Answer
 from beamweaver.runtime.writer import Apply
-from supervisors import Actor, TaskDone, TaskEnded, TaskFailed
+from supervisors import Ignore, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
@@ -28,15 +27,17 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.engine.calls import Call
-    from beamweaver.engine.effects import Attempt, Effect
     from beamweaver.runtime.hub import Hub
-    from beamweaver.types import Failure
-    from supervisors import ExitReason, Future
+    from supervisors import ExitReason
 
 __all__ = ["ThreadActor"]
 
+_ROOM = ("room in the store",)
+"""The key of the timer after which a commit that found the store full is tried again."""
+_FULL_SECONDS = 1.0
 
-class ThreadActor(Actor):
+
+class ThreadActor(Hands):
     """Owns the state of one thread: feeds its machine events, and carries out what the machine asks.
 
     Every incarnation claims its thread at the writer, reads the store, and goes on from there; so a
@@ -46,56 +47,36 @@ class ThreadActor(Actor):
     lane: ClassVar[Literal["hi"]] = "hi"
     isolated: ClassVar[bool] = False
 
-    def __init__(self, hub: Hub, thread_id: str, *, recover: bool = False) -> None:
-        self._hub = hub
-        self.thread_id = thread_id
-        self._recover = recover
+    def __init__(self, hub: Hub, thread_id: str) -> None:
+        super().__init__(hub, thread_id)
         self._incarnation = hub.next_incarnation()
-        self._machine: Machine | None = None
-        self._frame: Frame | None = None
         self._image: ThreadImage | None = None
+        """What was read of the thread and no machine has been made of."""
+        self._claimed = False
         self._loaded = False
-        self._bodies = Bodies(hub, self.cell)
-        self._ending: dict[tuple[int, int], Attempt] = {}
-        """Killed attempts whose bodies have not ended: (step, position) -> attempt."""
-        self._awaited: set[Attempt] = set()
-        """Of those, the ones whose end the machine waits for."""
-        self._held: dict[tuple[int, int], fx.StartAttempt] = {}
-        """Attempts that start when the body of the one before has ended."""
-        self._held_clocks: dict[tuple[int, int], fx.SetTimer] = {}
-        """Their timeouts, which run from that moment on."""
-        self._reload = False
-        self._fed = False
-        self._drains: list[Future[None]] = []
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            fx.StartAttempt: self._start_attempt,
-            fx.CancelAttempt: self._cancel_attempt,
-            fx.StartTransition: self._start_transition,
-            fx.CancelTransition: self._cancel_transition,
-            fx.WriteCommit: self._write,
-            fx.SetTimer: self._set_timer,
-            fx.DropTimer: self._drop_timer,
-            fx.Admitted: self._admitted,
-            fx.Reply: self._reply,
-            fx.ReplyRecorded: self._reply_recorded,
-            fx.Publish: self._publish,
-        }
+        self._begun: object | None = None
+        """Recovery's wish that was granted last."""
+        self._still = False
+        """Whether the thread stands still until the next call, for its last commit was refused."""
 
     # Life ---------------------------------------------------------------------------------------
 
     def on_start(self) -> None:
         """Claim the thread; what older incarnations wrote is in the store when the claim stands."""
-        before = self._hub.bodies.get(self.thread_id)
-        self._hub.bodies[self.thread_id] = self._bodies
+        hub = self._hub
+        if not hub.table.enter(self.thread_id, self.cell):
+            raise Ignore
+        before = hub.bodies.get(self.thread_id)
+        hub.bodies[self.thread_id] = self._bodies
         if before is not None:
             for attempt in self._bodies.adopt(before):
                 self._ending[attempt.step, attempt.position] = attempt
-        self._hub.enter(self.thread_id, self.cell)
         self._claim()
 
     def _claim(self) -> None:
-        assert self._hub.writer is not None, "the writer starts before the threads"
-        self._hub.writer.put_inline(msg.Claim(self.thread_id, self._incarnation, self.cell))
+        writer = self._hub.writer
+        assert writer is not None, "the writer starts before the threads"
+        writer.put_inline(msg.Claim(self.thread_id, self._incarnation, self.cell))
 
     def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
         """Let the writer forget the incarnation."""
@@ -110,20 +91,20 @@ class ThreadActor(Actor):
             self._done(message.token, message.value)
         elif kind is msg.Acknowledged:
             self._acknowledged(message)
-        elif kind is msg.Claimed:
-            self._load()
+        elif message is msg.WAKE:
+            self._go_on()
         elif kind is msg.Fired:
-            self._feed(lambda machine: machine.fired(message.key))
+            self._fired(message)
         else:
             self._rarely(message)
-        if self._fed and not self.cell.q:
+        while self._fed and not self.cell.q:
             self._advance()
 
     def on_signal(self, signal: Any) -> None:
         """A node actor ended without a result: it was killed, or it crashed."""
         if type(signal) is Down:
             self._lost(signal.token, signal.reason)
-        if self._fed and self.cell.empty():
+        while self._fed and not self.cell.q:
             self._advance()
 
     def _rarely(self, message: Any) -> None:
@@ -136,35 +117,76 @@ class ThreadActor(Actor):
                 self._lost(message.token, message.reason)
             case msg.Refused():
                 self._refused(message)
-            case msg.WAKE:
-                self._take_calls()
-            case msg.Drain():
-                self._drains.append(message.done)
+            case msg.Claimed():
+                self._claimed = True
+                self._go_on()
+            case msg.DRAIN:
                 self._fed = True
+                self._go_on()
             case msg.CUT:
                 self._feed(Machine.cut)
-            case msg.RECOVER:
-                self._recover_now()
             case msg.RETIRE:
                 self._retire()
             case edits.CHANGED:
                 self._claim_again()
 
-    # Loading ------------------------------------------------------------------------------------
+    # Going on with the thread -------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Do what callers and Recovery want of the thread, and what it has to do by itself."""
+        if not self._claimed:
+            return
+        try:
+            if not self._loaded:
+                self._load()
+            if not self._wanted():
+                self._fed = True
+                return
+            if not self._hub.table.take_place(self.thread_id, self.cell):
+                return
+            self._begin()
+        except BeamWeaverError as error:
+            self._set_aside(error)
+        else:
+            self._take_calls()
+        self._fed = True
 
     def _load(self) -> None:
-        """Read the thread from the store, then go on with it."""
         hub = self._hub
         hub.reached("thread.load", self.thread_id)
         self._image = hub.store.load(self.thread_id)
         self._loaded = True
-        if self._image is not None and self._image.row.graph in hub.graphs:
-            self._make_machine(self._image.row.graph)
-        elif self._image is not None and self._recover:
-            hub.log.warning(
-                "thread_of_unknown_graph", thread_id=self.thread_id, graph=self._image.row.graph
-            )
-        self._take_calls()
+
+    def _wanted(self) -> bool:
+        """Whether anybody wants something of the thread, or the thread itself."""
+        hub, image = self._hub, self._image
+        if hub.waiters.has(self.thread_id) or self._wish() is not None:
+            return True
+        if self._machine is not None or image is None or self._still:
+            return False
+        return image.row.status in UNFINISHED or bool(image.inbox)
+
+    def _wish(self) -> object | None:
+        """Recovery's wish to have the thread taken up, if it was not granted yet."""
+        mark = self._hub.table.mark_of(self.thread_id)
+        return None if mark is self._begun else mark
+
+    def _begin(self) -> None:
+        """Go on with a run of this process, and with one that Recovery wants taken up."""
+        hub, machine, image = self._hub, self._machine, self._image
+        wish = self._wish()
+        if machine is None and image is not None:
+            if image.row.graph in hub.graphs:
+                self._make_machine(image.row.graph)
+            elif wish is not None:
+                self._begun = wish
+                hub.log.warning(
+                    "thread_of_unknown_graph", thread_id=self.thread_id, graph=image.row.graph
+                )
+        elif wish is not None and (machine is None or machine.idle):
+            self._begun = wish
+            if machine is not None:
+                machine.begin(recover=True)
 
     def _make_machine(self, graph_name: str) -> Machine:
         hub = self._hub
@@ -174,26 +196,27 @@ class ThreadActor(Actor):
         state = fold(image, env) if image is not None else RunState(self.thread_id)
         machine = self._machine = Machine(graph, env, state)
         if image is not None:
-            machine.begin(recover=self._recover, told=calls_of(image.inbox, env, graph.name))
-        self._image = None
-        self._fed = True
+            wish = self._wish()
+            self._begun = wish or self._begun
+            told = calls_of(image.inbox, env, graph.name)
+            machine.begin(recover=wish is not None, told=told)
+        self._image, self._still = None, False
         return machine
 
-    def _recover_now(self) -> None:
-        """Recovery found the thread's actor there, because of a call: is the run taken up too?"""
-        self._recover = True
-        machine, image = self._machine, self._image
-        if machine is None:
-            if image is not None and image.row.graph in self._hub.graphs:
-                self._make_machine(image.row.graph)
-        elif machine.idle:
-            machine.begin(recover=True)
-            self._fed = True
-        self._take_calls()
+    def _set_aside(self, error: BeamWeaverError) -> None:
+        """The thread cannot be read now, so nobody can do anything with it; the next call tries again."""
+        hub = self._hub
+        hub.log.error("thread_unreadable", thread_id=self.thread_id, error=error.message)
+        if hub.listeners:
+            hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
+        self._machine = self._image = None
+        self._loaded = False
+        self._begun = self._wish() or self._begun
+        hub.waiters.fail_thread(self.thread_id, error)
+
+    # Calls --------------------------------------------------------------------------------------
 
     def _take_calls(self) -> None:
-        if not self._loaded:
-            return
         for call in self._hub.waiters.take(self.thread_id, self._incarnation):
             try:
                 self._take_call(call)
@@ -215,7 +238,6 @@ class ThreadActor(Actor):
         if call.again and not call.waits and self._kept(call, machine):
             return
         machine.call(call)
-        self._fed = True
 
     def _outdated(self, machine: Machine) -> bool:
         """Whether another graph was registered under the name meanwhile: its code runs from now on."""
@@ -255,51 +277,14 @@ class ThreadActor(Actor):
         else:
             self._fail(machine, token, value)
 
-    def _failed(self, token: Any, error: BaseException) -> None:
-        """The framework's own code failed in the attempt; as good as the node's failure."""
-        machine = self._machine
-        if machine is None or not self._bodies.ended(token):
-            return
-        node, task_id, number = _who(token)
-        self._fail(machine, token, describe(error, node, task_id, number))
-
-    def _fail(self, machine: Machine, token: Any, failure: Failure) -> None:
-        self._fed = True
-        if isinstance(token, fx.Attempt):
-            machine.failed(token, failure)
-        else:
-            machine.routing_failed(token, failure)
-
-    def _lost(self, token: Any, reason: ExitReason) -> None:
-        """The actor of an attempt was killed from outside (its own kills are known already)."""
-        machine = self._machine
-        if machine is None or not self._bodies.ended(token):
-            return
-        if isinstance(token, fx.Attempt):
-            self._ending[token.step, token.position] = token
-        node, task_id, number = _who(token)
-        self._fail(machine, token, exit_failure(node, task_id, number, reason))
-
-    def _body_ended(self, token: Any, *, abandoned: bool) -> None:
-        key = (token.step, token.position) if isinstance(token, fx.Attempt) else (-1, -1)
-        self._ending.pop(key, None)
-        self._bodies.gone(token)
-        if abandoned:
-            self._reload = True
-        if self._hub.listeners and isinstance(token, fx.Attempt):
-            self._hub.publish(
-                AttemptKilled(thread_id=self.thread_id, task_id=token.task_id, abandoned=abandoned)
-            )
-        held = self._held.pop(key, None)
-        if token in self._awaited:
-            self._awaited.discard(token)
-            self._feed(lambda machine: machine.lost(token))
-        clock = self._held_clocks.pop(key, None)
-        if held is not None:
-            self._start_attempt(held)
-            if clock is not None:
-                self._set_timer(clock)
-        self._fed = True
+    def _fired(self, fired: msg.Fired) -> None:
+        if fired.key is not _ROOM:
+            self._feed(lambda machine: machine.fired(fired.key))
+        elif self._machine is None:
+            self._still = False
+            self._hub.ensure(self.thread_id, recover=self._begun is not None)
+        elif self._machine.in_flight is not None:
+            self._write(WriteCommit(self._machine.in_flight))
 
     def _acknowledged(self, ack: msg.Acknowledged) -> None:
         machine = self._machine
@@ -312,50 +297,55 @@ class ThreadActor(Actor):
             self._fed = True
 
     def _refused(self, refused: msg.Refused) -> None:
-        """A commit failed: callers hear it, and the thread stands where the store has it."""
-        hub = self._hub
-        hub.log.error("commit_failed", thread_id=self.thread_id, error=refused.error.message)
+        """A commit failed: callers hear it, and the thread stands where the store has it.
+
+        In a full store a run that executes waits where it is, until there is room.
+        """
+        hub, machine, error = self._hub, self._machine, refused.error
+        hub.log.error("commit_failed", thread_id=self.thread_id, error=error.message)
         if hub.listeners:
-            hub.publish(StoreTrouble(thread_id=self.thread_id, message=refused.error.message))
+            hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
+        if isinstance(error, StoreFull):
+            assert hub.timers is not None, "the timers start before the threads"
+            hub.timers.put(msg.SetTimer(self.cell, _ROOM, _FULL_SECONDS))
+            if machine is not None and machine.active:
+                return
         self._bodies.kill_all()
-        hub.waiters.fail_thread(self.thread_id, refused.error)
+        hub.waiters.fail_thread(self.thread_id, error)
         self._stand_still()
 
     def _stand_still(self) -> None:
         """Forget the machine; the next call reads the store again."""
-        self._machine = None
-        self._recover = False
+        self._machine = self._image = None
+        self._still, self._loaded = True, False
         self._held.clear()
         self._held_clocks.clear()
         self._awaited.clear()
-        self._image = self._hub.store.load(self.thread_id)
-        self._take_calls()
+        self._go_on()
 
     def _claim_again(self) -> None:
         """The thread was changed in the store: what is known of it is void, and so is a commit on its way."""
-        if self._loaded:
-            self._loaded, self._incarnation = False, self._hub.next_incarnation()
+        if self._claimed:
+            self._claimed, self._incarnation = False, self._hub.next_incarnation()
             self._stand_still()
+            self._still = False
             self._claim()
 
-    # Effects ------------------------------------------------------------------------------------
+    # Advancing ----------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         machine = self._machine
         self._fed = False
         if machine is None:
-            self._drained()
+            self._rest()
             return
         if self._reload and machine.in_flight is None:
             self._read_again(machine)
         if self._hub.draining:
             machine.drain()
-        handlers = self._handlers
-        effects: list[Effect] = machine.advance()
-        for effect in effects:
-            handlers[type(effect)](effect)
+        self._carry_out(machine.advance())
         if not machine.active and machine.idle:
-            self._rest(machine)
+            self._rest()
 
     def _read_again(self, machine: Machine) -> None:
         """An abandoned body may still change shared values: take those of the store instead."""
@@ -364,123 +354,31 @@ class ThreadActor(Actor):
         if image is not None:
             machine.replace_state(fold(image, machine.env))
 
-    def _start_attempt(self, effect: fx.StartAttempt) -> None:
-        attempt = effect.attempt
-        if self._ending and (attempt.step, attempt.position) in self._ending:
-            self._held[attempt.step, attempt.position] = effect
+    def _rest(self) -> None:
+        """Nothing of the thread runs: others have its place; without a store it leaves at once."""
+        hub = self._hub
+        if not self._claimed or self._bodies:
             return
-        machine, hub = self._machine, self._hub
-        if machine is None:
-            return
-        if hub.fault is not None:
-            hub.reached("thread.start", self.thread_id)
-        try:
-            self._bodies.start(self._frame_of(machine), attempt)
-        except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
-            node, task_id, number = _who(attempt)
-            self._fail(machine, attempt, describe(error, node, task_id, number))
-
-    def _frame_of(self, machine: Machine) -> Frame:
-        row, frame = machine.state.row, self._frame
-        assert row is not None, "what runs has a run"
-        run_id = row.run.names[0]
-        if frame is None or frame.run_id != run_id or frame.graph is not machine.graph:
-            codec = self._hub.codec_of(machine.graph)
-            frame = self._frame = Frame(self._hub, machine.graph, codec, self.thread_id, run_id)
-        return frame
-
-    def _start_transition(self, effect: fx.StartTransition) -> None:
-        machine = self._machine
-        if machine is None:
-            return
-        try:
-            self._bodies.route(self._frame_of(machine), effect.transition)
-        except Exception as error:  # noqa: BLE001 - no worker to be had is the routers' failure
-            self._fail(machine, effect.transition, describe(error, "", "", 1))
-
-    def _cancel_attempt(self, effect: fx.CancelAttempt) -> None:
-        attempt = effect.attempt
-        key = (attempt.step, attempt.position)
-        if self._ending.get(key) is attempt:
-            # Killed before, and its body still runs.
-            if effect.wait:
-                self._awaited.add(attempt)
-            return
-        held = self._held.pop(key, None)
-        if held is not None or not self._bodies.kill(attempt):
-            if effect.wait:
-                self._feed(lambda machine: machine.lost(attempt))
-            return
-        self._ending[key] = attempt
-        if effect.wait:
-            self._awaited.add(attempt)
-
-    def _cancel_transition(self, effect: fx.CancelTransition) -> None:
-        self._bodies.kill(effect.transition)
-
-    def _write(self, effect: fx.WriteCommit) -> None:
-        writer = self._hub.writer
-        assert writer is not None, "the writer starts before the threads"
-        writer.put_inline(msg.Write(effect.commit, self.cell))
-
-    def _set_timer(self, effect: fx.SetTimer) -> None:
-        for key, held in self._held.items():
-            if held.attempt.timer == effect.key:
-                self._held_clocks[key] = effect
-                return
-        assert self._hub.timers is not None, "the timers start before the threads"
-        self._hub.timers.put(msg.SetTimer(self.cell, effect.key, effect.delay))
-
-    def _drop_timer(self, effect: fx.DropTimer) -> None:
-        assert self._hub.timers is not None, "the timers start before the threads"
-        self._hub.timers.put(msg.DropTimer(self.cell, effect.key))
-
-    def _admitted(self, effect: fx.Admitted) -> None:
-        self._hub.reached("thread.admitted", self.thread_id)
-        self._bodies.context = self._hub.waiters.context_of(self.thread_id, effect.call)
-        self._hub.waiters.admitted(self.thread_id, effect.call, effect.run_id)
-
-    def _reply(self, effect: fx.Reply) -> None:
-        answer = Answer(effect.outcome, effect.error)
-        self._hub.waiters.answer(self.thread_id, effect.call, answer)
-
-    def _reply_recorded(self, effect: fx.ReplyRecorded) -> None:
-        outcome = recorded_outcome(self._hub, self.thread_id, effect.call, effect.number)
-        error = None
-        if outcome is None:
-            error = UnknownRun(
-                f"run {effect.call.run_id!r} of thread {self.thread_id!r} ended without a recorded "
-                "outcome: a later run took its place before it was complete",
-                thread_id=self.thread_id,
-                run_id=effect.call.run_id,
-            )
-        self._hub.waiters.answer(self.thread_id, effect.call, Answer(outcome, error))
-
-    def _publish(self, effect: fx.Publish) -> None:
-        self._hub.publish(effect.event)
-
-    # Leaving ------------------------------------------------------------------------------------
-
-    def _rest(self, machine: Machine) -> None:
-        """The run stopped and nobody asks: a thread of a graph without a store leaves at once."""
-        self._drained()
-        if not self._hub.keeps and machine.state.status is not None:
+        if not hub.table.rest(self.thread_id, self.cell, self._begun):
+            self._go_on()
+        elif not hub.keeps and self._loaded:
             self._retire()
 
-    def _drained(self) -> None:
-        if self._loaded and not self._bodies:
-            for done in self._drains:
-                done.offer(None)
-            self._drains = []
+    # Leaving ------------------------------------------------------------------------------------
 
     def _retire(self) -> None:
         machine = self._machine
         if machine is not None and not (machine.idle and not self._bodies and not self._ending):
             return
-        if self._hub.leave(self.thread_id, self.cell):
-            if not self._hub.keeps:
-                self._discard()
-            self.exit()
+        if not self._claimed:
+            return
+        self._hub.bodies.pop(self.thread_id, None)  # first: a successor has its own
+        if not self._hub.table.leave(self.thread_id, self.cell):
+            self._hub.bodies[self.thread_id] = self._bodies
+            return
+        if not self._hub.keeps:
+            self._discard()
+        self.exit()
 
     def _discard(self) -> None:
         """Nobody can ask for a thread of a graph without a store again: its records go too."""
@@ -490,9 +388,3 @@ class ThreadActor(Actor):
             writer.put_inline(
                 Apply(lambda store, epoch: store.delete_thread(epoch, thread_id), gone)
             )
-
-
-def _who(token: Any) -> tuple[str, str, int]:
-    if isinstance(token, fx.Attempt):
-        return token.task.node, token.task_id, token.number
-    return "", "", 1

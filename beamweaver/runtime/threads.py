@@ -10,7 +10,7 @@ from beamweaver.checkpoint.records import Commit, Record
 from beamweaver.engine.calls import quarantined
 from beamweaver.events import ThreadQuarantined, ThreadRestarted
 from beamweaver.runtime.writer import Apply
-from supervisors import DynamicSupervisor
+from supervisors import ChildReply, Crashed, DynamicSupervisor
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -63,13 +63,27 @@ class ThreadSupervisor(DynamicSupervisor):
     """
 
     def __init__(self, hub: Hub) -> None:
-        super().__init__(budget=CrashesWithoutCommit(hub))
+        self._crashes = CrashesWithoutCommit(hub)
+        super().__init__(budget=self._crashes)
         self._hub = hub
 
     def on_start(self) -> None:
         """Be known to the runtime; no actor of the supervisor before is left."""
         super().on_start()
-        self._hub.new_threads(self.cell)
+        self._hub.table.begin(self.cell)
+
+    def on_message(self, message: Any) -> None:
+        """How the start of a thread's actor ended: a failed one is a crash, as one that was killed is."""
+        if type(message) is not ChildReply or message.error is None:
+            return
+        child_id: Any = message.token
+        hub, thread_id = self._hub, child_id[0]
+        if not hub.table.failed_to_start(thread_id):
+            return
+        if self._crashes.allows(child_id, 0.0):
+            hub.ensure(thread_id)
+        else:
+            self.on_give_up(child_id, Crashed(message.error))
 
     def on_give_up(self, child_id: Any, reason: ExitReason) -> None:
         """Set a thread aside, in the store too where that can be done."""

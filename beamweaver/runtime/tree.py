@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.runtime.loop import NodeLoop
+from beamweaver.runtime.nodeloop import NodeLoop
 from beamweaver.runtime.recovery import Recovery
 from beamweaver.runtime.registry import Registry
 from beamweaver.runtime.threads import ThreadSupervisor

@@ -39,7 +39,17 @@ class Answer:
 class Waiting:
     """One call and its caller's futures."""
 
-    __slots__ = ("by", "call", "context", "done", "incarnation", "receipt")
+    __slots__ = (
+        "by",
+        "call",
+        "context",
+        "done",
+        "durable",
+        "incarnation",
+        "left",
+        "nested",
+        "receipt",
+    )
 
     def __init__(
         self,
@@ -47,10 +57,17 @@ class Waiting:
         done: Future[Any],
         receipt: Future[Any] | None,
         by: str | None = None,
+        *,
+        nested: bool = False,
     ) -> None:
         self.call = call
         self.by = by
         """The thread whose node waits, if one does."""
+        self.nested = nested
+        """Whether a node of this runtime made the call; it may wait for no more than its durability."""
+        self.durable = False
+        self.left = False
+        """Whether its caller has stopped waiting."""
         self.context = copy_context()
         """The caller's context variables, for the nodes of the run."""
         self.done = done
@@ -69,8 +86,7 @@ class Waiters:
         self._threads: dict[str, dict[str, Waiting]] = {}
         self._nodes: dict[str, dict[str, tuple[str, Job | None]]] = {}
         """By thread, what its nodes wait for: call id -> thread, and the body that waits."""
-        self._stopped: Exception | None = None
-        self._answered = 0
+        self._stopped: RuntimeStopped | None = None
 
     def add(self, thread_id: str, waiting: Waiting) -> bool:
         """Keep a call until it is answered.
@@ -83,7 +99,7 @@ class Waiters:
         """
         with self._lock:
             if self._stopped is not None:
-                raise self._stopped
+                raise RuntimeStopped(self._stopped.message) from self._stopped.__cause__
             if waiting.by is not None:
                 if self._waits_for(thread_id, waiting.by):
                     return False
@@ -111,9 +127,16 @@ class Waiters:
             self._forget(thread_id, call.id)
 
     def let_go(self, waiting: Waiting) -> None:
-        """Its caller went away: no node waits for it any more."""
+        """Its caller has its answer, or went away: no node waits for it any more."""
         with self._lock:
             self._unwait(waiting)
+
+    def leave(self, thread_id: str, waiting: Waiting) -> None:
+        """Its caller waits no longer: it is kept until it is durable, and its answer is nobody's."""
+        with self._lock:
+            waiting.left = True
+            if waiting.durable:
+                self._forget(thread_id, waiting.call.id)
 
     def _unwait(self, waiting: Waiting) -> None:
         if waiting.by is None:
@@ -132,8 +155,8 @@ class Waiters:
         calls = []
         with self._lock:
             for waiting in self._threads.get(thread_id, {}).values():
-                if waiting.incarnation == incarnation:
-                    continue
+                if waiting.incarnation >= incarnation:
+                    continue  # taken already, perhaps by the successor of an actor that still runs
                 waiting.call.again = waiting.incarnation >= 0
                 waiting.incarnation = incarnation
                 calls.append(waiting.call)
@@ -149,8 +172,10 @@ class Waiters:
         """The call is durable; one that nobody waits for is answered with that."""
         with self._lock:
             waiting = self._threads.get(thread_id, {}).get(call.id)
-            if waiting is not None and not call.waits:
-                self._forget(thread_id, call.id)
+            if waiting is not None:
+                waiting.durable = True
+                if waiting.left or not call.waits:
+                    self._forget(thread_id, call.id)
         if waiting is not None and waiting.receipt is not None:
             waiting.receipt.offer(run_id)
 
@@ -196,6 +221,16 @@ class Waiters:
         """Whether any call of the thread waits."""
         with self._lock:
             return bool(self._threads.get(thread_id))
+
+    def has_nested(self, thread_id: str) -> bool:
+        """Whether a node of this runtime made a call of the thread that waits."""
+        with self._lock:
+            return any(waiting.nested for waiting in self._threads.get(thread_id, {}).values())
+
+    def knows(self, thread_id: str, call: Call) -> bool:
+        """Whether the call has no answer yet, and somebody wants one."""
+        with self._lock:
+            return call.id in self._threads.get(thread_id, {})
 
     def threads(self) -> list[str]:
         """The threads with calls that wait."""

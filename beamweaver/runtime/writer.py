@@ -11,6 +11,9 @@ from beamweaver.runtime.messages import Acknowledged, Claim, Claimed, Left, Refu
 from supervisors import Actor
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from beamweaver.errors import StoreError
     from beamweaver.runtime.hub import Hub
 
 __all__ = ["Apply", "CheckpointWriter"]
@@ -79,13 +82,16 @@ class CheckpointWriter(Actor):
         apply.begun = True
         hub = self._hub
         try:
-            with self.system.blocking() if hub.store.blocks else nullcontext():
+            with self._syncing():
                 result = apply.fn(hub.store, hub.epoch)
         except CallRefused as error:
             apply.done.offer_error(error)
-        except Exception as error:  # noqa: BLE001 - it belongs to who asked
+        except Exception as error:  # it belongs to who asked
             self._fence(apply.changes)
             apply.done.offer_error(error)
+            if isinstance(error, (OwnershipLost, StoreBroken)):
+                hub.fatal = error
+                raise
         else:
             self._fence(apply.changes)
             apply.done.offer(result)
@@ -124,19 +130,7 @@ class CheckpointWriter(Actor):
         faults = hub.fault is not None
         if faults:
             hub.reached("writer.group")
-        commits = [write.commit for write in group]
-        try:
-            if hub.store.blocks:
-                with self.system.blocking():
-                    errors = hub.store.commit(hub.epoch, commits)
-            else:
-                errors = hub.store.commit(hub.epoch, commits)
-        except StoreFull as error:
-            errors = [error] * len(group)
-        except (OwnershipLost, StoreBroken) as error:
-            # Nobody here can mend it: the runtime ends, and says why.
-            hub.fatal = error
-            raise
+        errors = self._commit(group)
         self.groups += 1
         self.commits += len(group)
         if faults:
@@ -148,3 +142,24 @@ class CheckpointWriter(Actor):
                 write.cell.put(Refused(write.commit.record.seq, failure))
         if faults:
             hub.reached("writer.acknowledged")
+
+    def _commit(self, group: list[Write]) -> list[StoreError | None]:
+        """Put a group into the store; where there is no room for all, those for which there is."""
+        hub = self._hub
+        try:
+            with self._syncing():
+                errors = hub.store.commit(hub.epoch, [write.commit for write in group])
+        except StoreFull as error:
+            if len(group) > 1:
+                return [self._commit([write])[0] for write in group]
+            hub.full = error
+            return [error]
+        except (OwnershipLost, StoreBroken) as error:
+            # Nobody here can mend it: the runtime ends, and says why.
+            hub.fatal = error
+            raise
+        hub.full = None
+        return errors
+
+    def _syncing(self) -> AbstractContextManager[None]:
+        return self.system.blocking() if self._hub.store.blocks else nullcontext()

@@ -24,7 +24,7 @@ from beamweaver.errors import (
     NothingToResume,
     RouterFailed,
     StoreError,
-    StoreFull,
+    StoreUnavailable,
     UnknownInterrupt,
 )
 from beamweaver.events import StepCommitted, TaskAcknowledged, TaskStarted
@@ -224,7 +224,7 @@ class TestStores:
         def faults(point):
             commits[0] += point == "put.before"
             if point == "put.before" and commits[0] == 4:
-                raise StoreFull("the disk is full")
+                raise StoreUnavailable("the disk is away")
 
         nodes = {f"n{i}": (lambda _s, i=i: ran.append(i)) for i in range(6)}
         app = line("g", **nodes).compile(checkpointer=store)

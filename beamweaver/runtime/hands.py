@@ -1,0 +1,244 @@
+"""The side of a thread's actor that carries out what its machine asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.engine import effects as fx
+from beamweaver.engine.failures import describe, exit_failure
+from beamweaver.errors import BeamWeaverError, UnknownRun
+from beamweaver.events import AttemptKilled
+from beamweaver.runtime import messages as msg
+from beamweaver.runtime.bodies import Bodies
+from beamweaver.runtime.context import Frame
+from beamweaver.runtime.reading import recorded_outcome
+from beamweaver.runtime.waiters import Answer
+from supervisors import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.engine.effects import Attempt, Effect
+    from beamweaver.engine.machine import Machine
+    from beamweaver.runtime.hub import Hub
+    from beamweaver.types import Completed, Failure
+    from supervisors import ExitReason
+
+__all__ = ["Hands"]
+
+_ATTACHED = 64
+"""From how many calls on that wait for a run those are looked for whose callers have gone."""
+
+
+class Hands(Actor):
+    """Starts and kills attempts, keeps timers, writes commits, answers calls.
+
+    The next attempt of a task starts when the body of the one before has ended or was given up.
+    """
+
+    def __init__(self, hub: Hub, thread_id: str) -> None:
+        self._hub = hub
+        self.thread_id = thread_id
+        self._machine: Machine | None = None
+        self._frame: Frame | None = None
+        self._bodies = Bodies(hub, self.cell)
+        self._ending: dict[tuple[int, int], Attempt] = {}
+        """Killed attempts whose bodies have not ended: (step, position) -> attempt."""
+        self._awaited: set[Attempt] = set()
+        """Of those, the ones whose end the machine waits for."""
+        self._held: dict[tuple[int, int], fx.StartAttempt] = {}
+        """Attempts that start when the body of the one before has ended."""
+        self._held_clocks: dict[tuple[int, int], fx.SetTimer] = {}
+        """Their timeouts, which run from that moment on."""
+        self._crowd = _ATTACHED
+        self._reload = False
+        self._fed = False
+        """Whether the machine was told something and has not advanced since."""
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            fx.StartAttempt: self._start_attempt,
+            fx.CancelAttempt: self._cancel_attempt,
+            fx.StartTransition: self._start_transition,
+            fx.CancelTransition: self._cancel_transition,
+            fx.WriteCommit: self._write,
+            fx.SetTimer: self._set_timer,
+            fx.DropTimer: self._drop_timer,
+            fx.Admitted: self._admitted,
+            fx.Reply: self._reply,
+            fx.ReplyRecorded: self._reply_recorded,
+            fx.Publish: self._publish,
+        }
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        handlers = self._handlers
+        for effect in effects:
+            handlers[type(effect)](effect)
+
+    # What becomes of bodies ---------------------------------------------------------------------
+
+    def _failed(self, token: Any, error: BaseException) -> None:
+        """The framework's own code failed in the attempt; as good as the node's failure."""
+        machine = self._machine
+        if machine is None or not self._bodies.ended(token):
+            return
+        node, task_id, number = _who(token)
+        self._fail(machine, token, describe(error, node, task_id, number))
+
+    def _fail(self, machine: Machine, token: Any, failure: Failure) -> None:
+        self._fed = True
+        if isinstance(token, fx.Attempt):
+            machine.failed(token, failure)
+        else:
+            machine.routing_failed(token, failure)
+
+    def _lost(self, token: Any, reason: ExitReason) -> None:
+        """The actor of an attempt was killed from outside (its own kills are known already)."""
+        machine = self._machine
+        if machine is None or not self._bodies.ended(token):
+            return
+        if isinstance(token, fx.Attempt):
+            self._ending[token.step, token.position] = token
+        node, task_id, number = _who(token)
+        self._fail(machine, token, exit_failure(node, task_id, number, reason))
+
+    def _body_ended(self, token: Any, *, abandoned: bool) -> None:
+        key = (token.step, token.position) if isinstance(token, fx.Attempt) else (-1, -1)
+        self._ending.pop(key, None)
+        self._bodies.gone(token)
+        if abandoned:
+            self._reload = True
+        if self._hub.listeners and isinstance(token, fx.Attempt):
+            self._hub.publish(
+                AttemptKilled(thread_id=self.thread_id, task_id=token.task_id, abandoned=abandoned)
+            )
+        held = self._held.pop(key, None)
+        if token in self._awaited:
+            self._awaited.discard(token)
+            self._lose(token)
+        clock = self._held_clocks.pop(key, None)
+        if held is not None:
+            self._start_attempt(held)
+            if clock is not None:
+                self._set_timer(clock)
+        self._fed = True
+
+    def _lose(self, attempt: Attempt) -> None:
+        """The body of an attempt for whose end the machine waits has ended."""
+        if self._machine is not None:
+            self._machine.lost(attempt)
+            self._fed = True
+
+    # Effects ------------------------------------------------------------------------------------
+
+    def _start_attempt(self, effect: fx.StartAttempt) -> None:
+        attempt = effect.attempt
+        if self._ending and (attempt.step, attempt.position) in self._ending:
+            self._held[attempt.step, attempt.position] = effect
+            return
+        machine, hub = self._machine, self._hub
+        if machine is None:
+            return
+        if hub.fault is not None:
+            hub.reached("thread.start", self.thread_id)
+        try:
+            self._bodies.start(self._frame_of(machine), attempt)
+        except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
+            node, task_id, number = _who(attempt)
+            self._fail(machine, attempt, describe(error, node, task_id, number))
+
+    def _frame_of(self, machine: Machine) -> Frame:
+        row, frame = machine.state.row, self._frame
+        assert row is not None, "what runs has a run"
+        run_id = row.run.names[0]
+        if frame is None or frame.run_id != run_id or frame.graph is not machine.graph:
+            codec = self._hub.codec_of(machine.graph)
+            frame = self._frame = Frame(self._hub, machine.graph, codec, self.thread_id, run_id)
+        return frame
+
+    def _start_transition(self, effect: fx.StartTransition) -> None:
+        machine = self._machine
+        if machine is None:
+            return
+        try:
+            self._bodies.route(self._frame_of(machine), effect.transition)
+        except Exception as error:  # noqa: BLE001 - no worker to be had is the routers' failure
+            self._fail(machine, effect.transition, describe(error, "", "", 1))
+
+    def _cancel_attempt(self, effect: fx.CancelAttempt) -> None:
+        attempt = effect.attempt
+        key = (attempt.step, attempt.position)
+        if self._ending.get(key) is attempt:
+            # Killed before, and its body still runs.
+            if effect.wait:
+                self._awaited.add(attempt)
+            return
+        held = self._held.pop(key, None)
+        if held is not None or not self._bodies.kill(attempt):
+            if effect.wait:
+                self._lose(attempt)
+            return
+        self._ending[key] = attempt
+        if effect.wait:
+            self._awaited.add(attempt)
+
+    def _cancel_transition(self, effect: fx.CancelTransition) -> None:
+        self._bodies.kill(effect.transition)
+
+    def _write(self, effect: fx.WriteCommit) -> None:
+        writer = self._hub.writer
+        assert writer is not None, "the writer starts before the threads"
+        writer.put_inline(msg.Write(effect.commit, self.cell))
+
+    def _set_timer(self, effect: fx.SetTimer) -> None:
+        for key, held in self._held.items():
+            if held.attempt.timer == effect.key:
+                self._held_clocks[key] = effect
+                return
+        assert self._hub.timers is not None, "the timers start before the threads"
+        self._hub.timers.put(msg.SetTimer(self.cell, effect.key, effect.delay))
+
+    def _drop_timer(self, effect: fx.DropTimer) -> None:
+        assert self._hub.timers is not None, "the timers start before the threads"
+        self._hub.timers.put(msg.DropTimer(self.cell, effect.key))
+
+    def _admitted(self, effect: fx.Admitted) -> None:
+        self._hub.reached("thread.admitted", self.thread_id)
+        self._bodies.context = self._hub.waiters.context_of(self.thread_id, effect.call)
+        self._hub.waiters.admitted(self.thread_id, effect.call, effect.run_id)
+        machine = self._machine
+        if machine is not None and len(machine.attached) >= self._crowd:
+            self._thin_out(machine)
+
+    def _thin_out(self, machine: Machine) -> None:
+        """Forget calls that waited for the run and whose callers have gone."""
+        knows = self._hub.waiters.knows
+        machine.attached = [call for call in machine.attached if knows(self.thread_id, call)]
+        self._crowd = max(_ATTACHED, 2 * len(machine.attached))
+
+    def _reply(self, effect: fx.Reply) -> None:
+        answer = Answer(effect.outcome, effect.error)
+        self._hub.waiters.answer(self.thread_id, effect.call, answer)
+
+    def _reply_recorded(self, effect: fx.ReplyRecorded) -> None:
+        outcome: Completed | None = None
+        error: BeamWeaverError | None = None
+        try:
+            outcome = recorded_outcome(self._hub, self.thread_id, effect.call, effect.number)
+        except BeamWeaverError as unreadable:
+            error = unreadable
+        if outcome is None and error is None:
+            error = UnknownRun(
+                f"run {effect.call.run_id!r} of thread {self.thread_id!r} ended without a recorded "
+                "outcome: a later run took its place before it was complete",
+                thread_id=self.thread_id,
+                run_id=effect.call.run_id,
+            )
+        self._hub.waiters.answer(self.thread_id, effect.call, Answer(outcome, error))
+
+    def _publish(self, effect: fx.Publish) -> None:
+        self._hub.publish(effect.event)
+
+
+def _who(token: Any) -> tuple[str, str, int]:
+    if isinstance(token, fx.Attempt):
+        return token.task.node, token.task_id, token.number
+    return "", "", 1

@@ -1,0 +1,118 @@
+"""How a runtime is: counts, and whether it is ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from beamweaver.runtime.core import Core
+
+__all__ = ["RuntimeHealth", "RuntimeStatistics", "health_of", "statistics_of"]
+
+
+class RuntimeStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of a runtime, at one moment.
+
+    Attributes:
+        epoch: The store epoch of this owner.
+        actors: Thread actors in memory.
+        running: Threads that hold one of the places that `limits.threads_running` gives.
+        waiting_threads: Threads that wait for such a place; all that Recovery has still to take up
+            count as one.
+        waiting_calls: Calls without an answer.
+        taken_up: Threads that Recovery took up since its start.
+        commits: Commits that the present writer wrote.
+        groups: In how many groups.
+        workers: OS threads of the pool.
+        runnable: Actors and nodes that wait for a worker.
+        abandoned: Workers held by killed nodes that never returned.
+        quarantined: Threads that were set aside and could not be marked so in the store.
+    """
+
+    epoch: int
+    actors: int
+    running: int
+    waiting_threads: int
+    waiting_calls: int
+    taken_up: int
+    commits: int
+    groups: int
+    workers: int
+    runnable: int
+    abandoned: int
+    quarantined: int
+
+
+class RuntimeHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a runtime takes calls and can make them durable, at one moment.
+
+    Attributes:
+        ready: Whether it does.
+        reasons: Why not, each a sentence; empty if it does.
+        waits: What waits for which limit: the limit's name -> how many threads wait for it.
+        abandoned: Workers held by killed nodes that never returned; at `limits.abandoned` new attempts of
+            sync nodes fail.
+    """
+
+    ready: bool
+    reasons: tuple[str, ...] = ()
+    waits: dict[str, int] = {}
+    abandoned: int = 0
+
+
+def statistics_of(core: Core) -> RuntimeStatistics:
+    """The counts of a runtime."""
+    hub = core.hub
+    pool = core.system.statistics()
+    writer = hub.writer.actor if hub.writer is not None else None
+    recovery = hub.recovery.actor if hub.recovery is not None else None
+    return RuntimeStatistics(
+        epoch=hub.epoch,
+        actors=len(hub.actors),
+        running=hub.table.running,
+        waiting_threads=hub.table.waiting,
+        waiting_calls=len(hub.waiters),
+        taken_up=getattr(recovery, "taken_up", 0),
+        commits=getattr(writer, "commits", 0),
+        groups=getattr(writer, "groups", 0),
+        workers=pool.workers,
+        runnable=pool.runnable,
+        abandoned=pool.abandoned,
+        quarantined=len(hub.quarantined),
+    )
+
+
+def health_of(core: Core | None) -> RuntimeHealth:
+    """The health of a runtime; of one that was not started it says so."""
+    if core is None:
+        return RuntimeHealth(ready=False, reasons=("the runtime is not started",))
+    reasons = tuple(_reasons(core))
+    waiting = core.hub.table.waiting
+    return RuntimeHealth(
+        ready=not reasons,
+        reasons=reasons,
+        waits={"threads_running": waiting} if waiting else {},
+        abandoned=core.system.statistics().abandoned,
+    )
+
+
+def _reasons(core: Core) -> list[str]:
+    hub, reasons = core.hub, []
+    if core.failure is not None:
+        reasons.append(f"the runtime failed: {core.failure.message}")
+    elif core.closed:
+        reasons.append("the runtime was closed")
+    elif hub.fatal is not None:
+        reasons.append(f"the runtime is about to fail: {hub.fatal}")
+    if hub.draining:
+        reasons.append("the runtime drains: tell() is kept, other calls are refused")
+    if hub.full is not None:
+        reasons.append(f"the store is full: {hub.full.message}")
+    abandoned = core.system.statistics().abandoned
+    if abandoned >= core.system.limits.max_abandoned:
+        reasons.append(
+            f"{abandoned} workers hang in killed nodes, so no sync node can start; restart the process"
+        )
+    return reasons
