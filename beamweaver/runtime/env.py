@@ -24,8 +24,8 @@ class GraphCodec:
         self._plans: dict[str, ChannelCodec] = {
             name: codec.plan(channel.type) for name, channel in graph.channels.items()
         }
-        self._any: Callable[[Any], bytes] = codec.encode
-        self._encoders: dict[str, Callable[[Any], bytes]] = {
+        self._any: Callable[..., bytes] = codec.encode
+        self._encoders: dict[str, Callable[..., bytes]] = {
             name: plan.encode for name, plan in self._plans.items()
         }
 
@@ -34,8 +34,8 @@ class GraphCodec:
         return self._encoders.get(channel, self._any)
 
     def encode(self, channel: str, value: Any) -> bytes:
-        """A channel's value as bytes."""
-        return self._encoders.get(channel, self._any)(value)
+        """A channel's value as bytes; messages call it by the channel's name."""
+        return self._encoders.get(channel, self._any)(value, channel)
 
     def decode(self, channel: str, data: bytes) -> Any:
         """A channel's value from its bytes."""

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from beamweaver import Invoke, Runtime, interrupt
+from beamweaver.checkpoint import LMDBCheckpointer, MemoryCheckpointer
 from beamweaver.errors import (
     InvalidCall,
     NoCheckpointer,
@@ -18,7 +19,7 @@ from beamweaver.errors import (
 )
 from beamweaver.limits import Limits
 from supervisors.testing import eventually
-from tests.runtime.kit import Boom, Caller, Gate, Place, line, wrote
+from tests.runtime.kit import Boom, Caller, Gate, Place, line, simulated, wrote
 
 
 def ids(states):
@@ -220,6 +221,36 @@ class TestDelete:
             assert (old.state["log"], new.state["log"]) == (["a", "b"], ["a", "b"])
             assert len(list(runtime.get_state_history("t"))) == 3
 
+    def test_a_node_cannot_delete_its_own_thread(self, store):
+        held = []
+
+        def delete(_state):
+            try:
+                held[0].delete_thread("t")
+            except ThreadBusy as error:
+                return {"log": [error.code]}
+
+        held.append(line("g", a=delete).compile(checkpointer=store))
+        with held[0] as app:
+            assert app.invoke({"n": 1}, thread_id="t").state["log"] == ["thread_busy"]
+
+    def test_a_store_that_syncs_deletes_too(self, tmp_path):
+        store = LMDBCheckpointer(tmp_path / "state.lmdb")
+        with two().compile(checkpointer=store) as app:
+            app.invoke({"n": 1}, thread_id="t")
+            assert app.delete_thread("t")
+        store.close()
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_simulated_runtime_rests_after_changes(self, seed):
+        with simulated(MemoryCheckpointer(), seed, graphs=[two().compile()]) as runtime:
+            thread = runtime.thread("t")
+            thread.ask(Invoke({"n": 1}))
+            assert runtime.copy_thread("t", "u")
+            assert runtime.delete_thread("t")
+            assert thread.ask(Invoke({"n": 1})).state["log"] == ["a", "b"]
+            assert runtime.drain(5)
+
     def test_another_graphs_thread_is_left_alone(self, app, store):
         with two("h").compile(checkpointer=store) as other:
             with pytest.raises(WrongGraph):
@@ -375,6 +406,16 @@ class TestPrune:
             assert pruning.join() == 2
             assert calling.join().state["log"] == ["a", "b"]
 
+    def test_an_async_node_may_prune(self, store):
+        held = []
+
+        async def prune(_state):
+            return {"log": [held[0].prune()]}
+
+        held.append(line("g", a=wrote("a"), b=prune).compile(checkpointer=store))
+        with held[0] as app:
+            assert app.invoke({"n": 1}, thread_id="t").state["log"] == ["a", 1]
+
     def test_it_is_told_when_the_runtime_has_ended(self, memory):
         with Runtime(memory) as runtime:
             pass
@@ -428,6 +469,14 @@ class TestLargeValues:
                 runtime.thread("t").ask(Invoke({"n": 1}))
         nodes = [entry["node"] for entry in said if entry["event"] == "value_is_large"]
         assert sorted(node for node in nodes if node) == ["a", "b"]
+
+    def test_a_value_that_grows_is_said_by_its_channel(self, memory, said):
+        graph = line("g", a=lambda _s: {"log": ["x" * 60]}).compile()
+        with Runtime(memory, graphs=[graph], limits=Limits(value_bytes_warn=100)) as runtime:
+            runtime._core.hub._log = Log(said)
+            for _ in range(4):
+                runtime.thread("t").ask(Invoke({"n": 1}))
+        assert [(entry["node"], entry["path"]) for entry in said] == [("", "log")]
 
     def test_small_values_are_not_said(self, memory, said):
         with Runtime(memory, graphs=[two().compile()]) as runtime:
