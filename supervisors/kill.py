@@ -17,6 +17,8 @@ period the worker is abandoned and replaced.
 from __future__ import annotations
 
 import ctypes
+import sys
+from _thread import get_ident
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +35,43 @@ __all__ = ["Job", "Killed", "shield"]
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
 _raise_in_thread.restype = ctypes.c_int
-_NOTHING = ctypes.py_object()
+_RESTLESS = sys.version_info < (3, 12)
 
 
 class Killed(BaseException):
     """Raised inside a body that was killed. Not an `Exception`, so that few handlers swallow it."""
+
+
+class _Settled(BaseException):
+    """Raised by a thread in itself."""
+
+
+def _catch_up(ident: int) -> None:
+    """Raise in the calling thread what may still be on its way; `ident` is its own.
+
+    Taking the exception back would do, but the interpreter's mark that one is on its way goes only when
+    one arrives: until then every thread stops for it at each call. So one is made to arrive.
+    """
+    _raise_in_thread(ident, ctypes.py_object(Killed))
+    while True:
+        sleep(0)
+
+
+def _calm(target: int) -> None:
+    """Take that mark away after raising in another thread, which sets it again when it runs.
+
+    While the mark is set, CPython 3.11 makes no progress in a thread with a trace function (a debugger,
+    coverage): if the target sleeps in C, all of them would hang until it wakes.
+    """
+    me = get_ident()
+    if me == target:
+        return
+    try:
+        _raise_in_thread(me, ctypes.py_object(_Settled))
+        while True:
+            sleep(0)
+    except _Settled:
+        return
 
 
 class Job:
@@ -86,7 +120,7 @@ class Job:
             except IndexError:
                 while not self.injected:
                     sleep(0)
-                _raise_in_thread(worker.ident, _NOTHING)
+                _catch_up(worker.ident)
         except BaseException:  # noqa: BLE001, S110 - the one injected exception ends here
             pass
         worker.job = outer
@@ -126,6 +160,8 @@ class Job:
     def _raise(self) -> None:
         if self.worker is not None:
             _raise_in_thread(self.worker.ident, ctypes.py_object(Killed))
+            if _RESTLESS:
+                _calm(self.worker.ident)
         self.injected = True
 
     def cover(self) -> None:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -74,8 +75,6 @@ def _races(share: float, seed: int, ends: float) -> tuple[int, int]:
 
 
 def _trace(function: Any) -> None:
-    import threading
-
     threading.settrace(function)
     sys.settrace(function)
 

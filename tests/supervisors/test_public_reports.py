@@ -173,8 +173,8 @@ class TestRandomHistories:
     @pytest.mark.slow
     @pytest.mark.timeout(180)
     @pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all", "rest_for_one", "dynamic"])
-    def test_the_books_balance_in_3_000_histories_each(self, strategy):
-        for seed in range(1000, 4000):
+    def test_the_books_balance_in_2_000_histories_each(self, strategy):
+        for seed in range(1000, 3000):
             _history(strategy, seed)
 
 

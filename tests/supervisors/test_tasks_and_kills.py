@@ -326,6 +326,45 @@ class TestKills:
         _storm(jobs=150, seed=1)
 
     @lost_in_destructors
+    @pytest.mark.usefixtures("switching")
+    def test_in_tight_races_under_a_trace_function_nothing_is_lost(self):
+        """Supervision 3.4: under coverage, or a debugger."""
+        before = sys.gettrace()
+        threading.settrace(_trace)
+        sys.settrace(_trace)
+        try:
+            _storm(jobs=100, seed=2)
+        finally:
+            sys.settrace(before)
+            threading.settrace(before)
+
+    def test_a_killed_body_that_sleeps_holds_up_no_thread_that_is_traced(self, pool: World):
+        """CPython 3.11 makes no progress there while an exception is on its way."""
+        entered, leave, over = threading.Event(), threading.Event(), threading.Event()
+        owner, _, _ = pool.recorder()
+
+        def body(_task: object) -> None:
+            entered.set()
+            try:
+                leave.wait(10)  # in C: what is raised arrives when it is over
+            finally:
+                over.set()
+
+        task = pool.system.spawn_task(Body, body, owner=owner.cell, token="t")
+        assert entered.wait(10)
+        task.kill(grace=60)
+        before = sys.gettrace()
+        sys.settrace(_trace)
+        try:
+            calls = sum(_one() for _ in range(100))
+        finally:
+            sys.settrace(before)
+        held = not over.is_set()
+        leave.set()
+
+        assert (calls, held) == (100, True)
+
+    @lost_in_destructors
     @pytest.mark.slow
     @pytest.mark.timeout(180)
     @pytest.mark.usefixtures("switching")
@@ -333,6 +372,14 @@ class TestKills:
     def test_in_36_000_tight_races_nothing_is_lost(self, seed):
         """Supervision 3.4."""
         _storm(jobs=9_000, seed=seed)
+
+
+def _trace(*_: object) -> object:
+    return _trace
+
+
+def _one() -> int:
+    return 1
 
 
 def crash_body(_task: object) -> None:
