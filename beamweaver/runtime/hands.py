@@ -18,7 +18,7 @@ from supervisors import Actor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.engine.effects import Attempt, Effect
+    from beamweaver.engine.effects import Attempt
     from beamweaver.engine.machine import Machine
     from beamweaver.runtime.hub import Hub
     from beamweaver.types import Completed, Failure
@@ -67,11 +67,6 @@ class Hands(Actor):
             fx.ReplyRecorded: self._reply_recorded,
             fx.Publish: self._publish,
         }
-
-    def _carry_out(self, effects: list[Effect]) -> None:
-        handlers = self._handlers
-        for effect in effects:
-            handlers[type(effect)](effect)
 
     # What becomes of bodies ---------------------------------------------------------------------
 

@@ -343,7 +343,9 @@ class ThreadActor(Hands):
             self._read_again(machine)
         if self._hub.draining:
             machine.drain()
-        self._carry_out(machine.advance())
+        handlers = self._handlers
+        for effect in machine.advance():
+            handlers[type(effect)](effect)
         if not machine.active and machine.idle:
             self._rest()
 

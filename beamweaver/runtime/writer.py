@@ -13,6 +13,7 @@ from supervisors import Actor
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from beamweaver.checkpoint.records import Commit
     from beamweaver.errors import StoreError
     from beamweaver.runtime.hub import Hub
 
@@ -130,7 +131,12 @@ class CheckpointWriter(Actor):
         faults = hub.fault is not None
         if faults:
             hub.reached("writer.group")
-        errors = self._commit(group)
+        try:
+            errors = self._put([write.commit for write in group])
+        except StoreFull as error:
+            errors = self._put_some(group, error)
+        else:
+            hub.full = None
         self.groups += 1
         self.commits += len(group)
         if faults:
@@ -143,22 +149,29 @@ class CheckpointWriter(Actor):
         if faults:
             hub.reached("writer.acknowledged")
 
-    def _commit(self, group: list[Write]) -> list[StoreError | None]:
-        """Put a group into the store; where there is no room for all, those for which there is."""
+    def _put(self, commits: list[Commit]) -> list[StoreError | None]:
         hub = self._hub
         try:
-            with self._syncing():
-                errors = hub.store.commit(hub.epoch, [write.commit for write in group])
-        except StoreFull as error:
-            if len(group) > 1:
-                return [self._commit([write])[0] for write in group]
-            hub.full = error
-            return [error]
+            if hub.store.blocks:
+                with self.system.blocking():
+                    return hub.store.commit(hub.epoch, commits)
+            return hub.store.commit(hub.epoch, commits)
         except (OwnershipLost, StoreBroken) as error:
             # Nobody here can mend it: the runtime ends, and says why.
             hub.fatal = error
             raise
-        hub.full = None
+
+    def _put_some(self, group: list[Write], full: StoreFull) -> list[StoreError | None]:
+        """There is no room for the whole group: put those for which there is."""
+        self._hub.full = full
+        if len(group) == 1:
+            return [full]
+        errors: list[StoreError | None] = []
+        for write in group:
+            try:
+                errors += self._put([write.commit])
+            except StoreFull as error:
+                errors.append(error)
         return errors
 
     def _syncing(self) -> AbstractContextManager[None]:
