@@ -8,7 +8,7 @@ import msgspec
 
 from beamweaver.checkpoint.records import Answered, InboxMessage, RunRow, ThreadRow, encode_call
 from beamweaver.engine._core import Stop
-from beamweaver.engine._steps import Steps
+from beamweaver.engine._ownership import Ownership
 from beamweaver.engine.calls import (
     UNFINISHED,
     Call,
@@ -24,7 +24,7 @@ from beamweaver.engine.plan import branches_to_take, plan
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import Amendment, OpenStep, Result, Task
 from beamweaver.errors import BeamWeaverError, CallRefused, InvalidCall
-from beamweaver.events import RunAdmitted, ThreadQuarantined, ThreadTakenUp
+from beamweaver.events import RunAdmitted
 from beamweaver.types import START
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _TAKES_UP = (Decision.TAKE_UP, Decision.AMEND, Decision.ANSWER)
 """What takes up an unfinished run that does not execute here."""
 
 
-class Admissions(Steps):
+class Admissions(Ownership):
     """The side of a machine that takes calls."""
 
     def take(self, call: Call) -> None:
@@ -49,14 +49,27 @@ class Admissions(Steps):
         state, epoch = self.state, self.env.epoch
         stopping = self.stop is not None
         try:
-            decision = decide(state, call, active=self.active, epoch=epoch, stopping=stopping)
-            if decision in _TAKES_UP and self._one_death_too_many():
+            decision = decide(
+                state,
+                call,
+                active=self.active,
+                epoch=epoch,
+                stopping=stopping,
+                behind=bool(self.queue),
+            )
+            if decision in _TAKES_UP and (
+                self.one_death_too_many() or self._has_its_turn_later(decision)
+            ):
                 self.calls.appendleft(call)
                 self.take_up()
             else:
                 self._acts[decision](self, call)
         except BeamWeaverError as error:
             self._turn_away(call, error)
+
+    def _has_its_turn_later(self, decision: Decision) -> bool:
+        """An input for a run that was left, with messages behind it: those came first."""
+        return decision is Decision.AMEND and bool(self.queue) and self.state.status in UNFINISHED
 
     def _turn_away(self, call: Call, error: Exception) -> None:
         self._consume(call, lambda: self.refuse(call, error))
@@ -217,7 +230,7 @@ class Admissions(Steps):
         if prepared is not None:
             changes["digest"] = prepared.digest
         changes["recursion_limit"] = call.recursion_limit
-        return self._run(call, **self._ownership(), **changes)
+        return self._run(call, **self.ownership(), **changes)
 
     def _check_view(self, amendment: Amendment | None) -> None:
         """What the tasks of a continued step will see must merge; a call that cannot go on changes nothing.
@@ -298,74 +311,26 @@ class Admissions(Steps):
 
     # Taking up ----------------------------------------------------------------------------------
 
-    def take_up(self) -> None:
-        """Go on with a run whose owner is gone; the record counts the owner's death first."""
-        run = msgspec.structs.replace(self.state.run, **self._ownership())
-        if self._one_death_too_many():
-            self._quarantine(
-                f"the process died {run.deaths} times in {self._where()} without a commit", run
-            )
-        else:
-            self.commit(self._taken_up, row=self.new_row("running", run))
+    def _taken_up_for(self, call: Call) -> None:
+        self.admit(call)
+        self._limits_of(call)
+        self.taken_up()
 
     def _take_up_for(self, call: Call) -> None:
         """The same for a caller, who stands behind the run from now on."""
         self.commit(
-            lambda: self._taken_up(call),
-            row=self.new_row("running", self._run(call, **self._ownership())),
+            lambda: self._taken_up_for(call),
+            row=self.new_row("running", self._run(call, **self.ownership())),
             names=self._new_name(call),
             inbox_drop=_consumed(call),
         )
-
-    def _taken_up(self, call: Call | None = None) -> None:
-        run = self.state.run
-        if call is not None:
-            self.admit(call)
-            self._limits_of(call)
-        if self.env.publishing:
-            self.publish(
-                ThreadTakenUp(
-                    thread_id=self.state.thread_id, run_id=run.names[0], deaths=run.deaths
-                )
-            )
-        self.activate()
-
-    def _ownership(self) -> dict[str, Any]:
-        """What becomes of the run's owners when this one goes on with it: a death more, or none."""
-        state, run, epoch = self.state, self.state.run, self.env.epoch
-        if self.active or state.status not in UNFINISHED:
-            return {}
-        died = state.status != "drained" and max(run.claimed_epoch, run.taken_up_epoch) < epoch
-        deaths = run.deaths if state.checkpoint_seq <= run.deaths_seq else 0
-        return {
-            "taken_up_epoch": epoch,
-            "deaths": deaths + died,
-            "deaths_seq": state.seq,
-        }
-
-    def _one_death_too_many(self) -> bool:
-        return bool(self._ownership().get("deaths", 0) > self.env.limits.owner_deaths)
-
-    def _quarantine(self, reason: str, run: RunRow) -> None:
-        """Set the thread aside: calls are refused until it is released."""
-        self.commit(lambda: self._quarantined(reason), row=self.new_row("quarantined", run, reason))
-
-    def _quarantined(self, reason: str) -> None:
-        if self.env.publishing:
-            self.publish(ThreadQuarantined(thread_id=self.state.thread_id, reason=reason))
-        self.run_stopped()
-
-    def _where(self) -> str:
-        step = self.state.step
-        nodes = dict.fromkeys(task.node for task in step.tasks if task.result is None)
-        return f"step {step.number} (nodes {', '.join(nodes) or 'none'})"
 
     def _release(self, call: Call) -> None:
         """A quarantined thread goes on, with no death counted."""
         complete = not self.state.step.tasks
         run = self._run(call, deaths=0, taken_up_epoch=self.env.epoch)
         self.commit(
-            lambda: self.report(call) if complete else self._taken_up(call),
+            lambda: self.report(call) if complete else self._taken_up_for(call),
             row=self.new_row("complete" if complete else "running", run),
         )
 

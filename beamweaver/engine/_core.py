@@ -13,7 +13,7 @@ from beamweaver.engine.effects import Admitted, DropTimer, Publish, Reply, Write
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
-from beamweaver.engine.rows import finished_row
+from beamweaver.engine.rows import finished_row, shows_progress
 from beamweaver.engine.state import Task
 from beamweaver.events import RunEnded, TaskAcknowledged
 from beamweaver.types import Cancelled, Completed, Drained, Failed, Interrupt, Interrupted
@@ -117,6 +117,8 @@ class Core:
         elif state.entry_seqs:
             clears = tuple(state.entry_seqs)
             state.entry_seqs = []
+        if checkpoint is not None or (entries and shows_progress(entries)):
+            state.progress_seq = seq
         if row is not None:
             state.row = row
         state.seq = seq + 1

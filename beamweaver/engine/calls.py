@@ -198,7 +198,13 @@ class Decision(enum.Enum):
 
 
 def decide(
-    state: RunState, call: Call, *, active: bool, epoch: int, stopping: bool = False
+    state: RunState,
+    call: Call,
+    *,
+    active: bool,
+    epoch: int,
+    stopping: bool = False,
+    behind: bool = False,
 ) -> Decision:
     """What `call` does, by the table of calls on an existing thread.
 
@@ -208,6 +214,7 @@ def decide(
         active: Whether the run executes in this actor now.
         epoch: The store epoch of this owner.
         stopping: Whether what executes is being stopped.
+        behind: Whether calls wait behind the run, which came before this one.
 
     Raises:
         CallRefused: The call cannot be taken; nothing has changed.
@@ -236,7 +243,9 @@ def decide(
     if not same_run and call.known_run is not None:
         return Decision.RECORDED
     if active:
-        return _on_running(state, call, same_run=same_run, epoch=epoch, stopping=stopping)
+        return _on_running(
+            state, call, same_run=same_run, epoch=epoch, amends=not (stopping or behind)
+        )
     return _on_stopped(state, call, same_run=same_run, epoch=epoch)
 
 
@@ -265,7 +274,7 @@ def _on_new(state: RunState, call: Call) -> Decision:
 
 
 def _on_running(
-    state: RunState, call: Call, *, same_run: bool, epoch: int, stopping: bool
+    state: RunState, call: Call, *, same_run: bool, epoch: int, amends: bool
 ) -> Decision:
     if call.kind is CallKind.CONTINUE or same_run:
         return Decision.JOIN
@@ -274,7 +283,7 @@ def _on_running(
             return Decision.JOIN
         if call.on_unfinished == "reject":
             raise _unfinished(state)
-        if call.on_unfinished == "continue" and not stopping:
+        if call.on_unfinished == "continue" and amends:
             return Decision.AMEND_RUNNING
     if call.on_busy == "reject":
         raise ThreadBusy(

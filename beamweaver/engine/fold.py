@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.engine.rows import apply_entry, task_of
+from beamweaver.engine.rows import apply_entry, shows_progress, task_of
 from beamweaver.engine.state import OpenStep, RunState
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Record, ThreadImage
     from beamweaver.engine.env import Env
 
-__all__ = ["fold"]
+__all__ = ["fold", "progress_of"]
 
 
 def fold(image: ThreadImage, env: Env) -> RunState:
@@ -38,7 +38,18 @@ def fold(image: ThreadImage, env: Env) -> RunState:
         _apply(state, record, env)
         state.entry_seqs.append(record.seq)
     state.seq = image.next_seq
+    state.progress_seq = progress_of(image)
     return state
+
+
+def progress_of(image: ThreadImage) -> int:
+    """The number of the last record that shows that the thread's work went on.
+
+    A commit does, and so does a result, a failed attempt, or a question that was kept; who takes a run up
+    or goes on with it does not.
+    """
+    seqs = [record.seq for record in image.entries if shows_progress(record.entries)]
+    return max(seqs, default=image.checkpoint.seq)
 
 
 def _apply(state: RunState, record: Record, env: Env) -> None:

@@ -44,11 +44,15 @@ __all__ = [
     "retry_row",
     "send_rows",
     "sends_of",
+    "shows_progress",
     "task_of",
     "task_rows",
     "write_rows",
     "writes_of",
 ]
+
+
+_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked})
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
@@ -152,6 +156,11 @@ def sends_of(rows: tuple[SendRow, ...], env: Env) -> tuple[Planned, ...]:
         )
         for row in rows
     )
+
+
+def shows_progress(entries: tuple[Entry, ...]) -> bool:
+    """Whether a record with these entries shows that a task went on."""
+    return any(type(entry) in _PROGRESS for entry in entries)
 
 
 def apply_entry(state: RunState, entry: Entry, env: Env) -> None:

@@ -140,6 +140,7 @@ class RunState:
         "executed",
         "joins",
         "parent_seq",
+        "progress_seq",
         "row",
         "seq",
         "since_full",
@@ -159,6 +160,8 @@ class RunState:
         self.seq = 0
         """The number of the next record."""
         self.checkpoint_seq = -1
+        self.progress_seq = -1
+        """The last record that showed progress: a commit, a result, a failed attempt, a question."""
         self.parent_seq = -1
         self.entry_seqs: list[int] = []
         """The records since the checkpoint, which the next one supersedes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.engine.fold import fold
+from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values
 from beamweaver.errors import InvalidCall, WrongGraph
@@ -130,7 +130,7 @@ def metadata_of(image: ThreadImage, *, raw: bool) -> dict[str, Any]:
         "step": step.step,
         "run_id": step.run_id if raw else row.run.names[0],
         "reason": row.reason,
-        "owner_deaths": row.run.deaths if record.seq <= row.run.deaths_seq else 0,
+        "owner_deaths": row.run.deaths if progress_of(image) <= row.run.deaths_seq else 0,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from beamweaver.engine.fold import progress_of
 from beamweaver.runtime.messages import AGAIN, ROOM
 from supervisors import Actor
 
@@ -142,7 +143,7 @@ class Recovery(Actor):
     def _suspect(self, thread: ThreadSummary) -> bool:
         """Whether one more death makes, or made, its owners' deaths without a commit too many."""
         image = self._hub.store.load(thread.thread_id)
-        return image is not None and image.checkpoint.seq <= thread.run.deaths_seq
+        return image is not None and progress_of(image) <= thread.run.deaths_seq
 
     def _take_up(self, thread_id: str) -> bool:
         if not self._hub.table.reserve(thread_id, self.cell):
@@ -166,7 +167,7 @@ class Recovery(Actor):
             self.cell.put(_WATCH)
             return
         until = self.system.clock.monotonic() + _SUSPECT_SECONDS
-        self._watched = (thread.thread_id, image.checkpoint.seq, until)
+        self._watched = (thread.thread_id, progress_of(image), until)
         self.system.send_after(_WATCH_EVERY, self.cell, _WATCH)
 
     def _watch(self) -> None:
@@ -178,7 +179,7 @@ class Recovery(Actor):
         image = self._hub.store.load(thread_id)
         cleared = (
             image is None
-            or image.checkpoint.seq > seq
+            or progress_of(image) > seq
             or image.row.status not in _LEFT
             or self.system.clock.monotonic() >= until
         )

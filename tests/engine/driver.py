@@ -22,12 +22,11 @@ from beamweaver.engine import Call, CallKind, Machine, Prepared, RunState
 from beamweaver.engine import effects as fx
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
-from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route
 from beamweaver.engine.rows import sends_of, writes_of
 from beamweaver.engine.state import Planned, Question, Result, Write
-from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, UnknownTarget
+from beamweaver.errors import UnknownRun
 from beamweaver.graph.updates import (
     call_node,
     call_router,
@@ -37,96 +36,25 @@ from beamweaver.graph.updates import (
 )
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.types import Command
+from tests.engine.driver_parts import (
+    HANGS,
+    Asks,
+    Crashed,
+    Ctx,
+    Exits,
+    Fixed,
+    Later,
+    TestEnv,
+    awaited,
+    plain,
+    router_failure,
+    task_as_data,
+)
+
+__all__ = ["HANGS", "Asks", "Crashed", "Ctx", "Driver", "Exits", "Later", "TestEnv", "goto"]
 
 START_TIME = 1_700_000_000.0
 NOTHING = object()
-
-
-class Crashed(BaseException):
-    """The process died at the commit where the test wanted it to."""
-
-
-class Later:
-    """What a node returns to end `seconds` later, with a value or an exception."""
-
-    def __init__(self, seconds: float, value: Any = None) -> None:
-        self.seconds = seconds
-        self.value = value
-
-
-HANGS = Later(float("inf"))
-"""A node that returns this never ends by itself."""
-
-
-class Exits:
-    """What a node returns whose actor is killed from outside."""
-
-
-class Asks(BaseException):
-    def __init__(self, question: Question) -> None:
-        self.question = question
-
-
-class Ctx:
-    """What a node may know here."""
-
-    def __init__(self, driver: Driver, attempt: fx.Attempt) -> None:
-        self._driver = driver
-        self._attempt = attempt
-        self._asked = 0
-        self.attempt = attempt.number
-        self.era = driver.machine.state.step.era
-        self.task_id = attempt.task_id
-        self.step = attempt.step
-        self.node = attempt.task.node
-        self.first_attempt_at = attempt.first_us / 1_000_000
-        self.idempotency_key = idempotency_key(driver.thread_id, attempt.task_id)
-
-    def interrupt(self, value: Any, *, key: str | None = None) -> Any:
-        ordinal = self._asked
-        self._asked += key is None
-        for question in self._attempt.questions:
-            same = question.key == key if key is not None else question.ordinal == ordinal
-            if same and question.answered and (key is not None or question.key is None):
-                return question.answer
-        data = self._driver.env.encode_any(value)
-        id_ = interrupt_id(self.task_id, ordinal, key)
-        raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
-
-
-class TestEnv:
-    """`beamweaver.engine.Env` of a driver."""
-
-    __test__ = False
-    keeps = True
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-        self._codec = driver.codec
-        self.epoch = driver.epoch
-        self.incarnation = next(driver.incarnations)
-        self.limits = driver.limits
-        self.publishing = driver.publishing
-        self._plans = {name: self._codec.plan(c.type) for name, c in driver.graph.channels.items()}
-        self.encode_any = self._codec.encode
-        self.decode_any = self._codec.decode
-
-    def now_us(self) -> int:
-        return int(self._driver.now * 1_000_000)
-
-    def random(self) -> float:
-        return self._driver.rng.random()
-
-    def new_id(self) -> str:
-        return f"id{next(self._driver.ids)}"
-
-    def encode(self, channel: str, value: Any) -> bytes:
-        plan = self._plans.get(channel)
-        return self._codec.encode(value) if plan is None else plan.encode(value)
-
-    def decode(self, channel: str, data: bytes) -> Any:
-        plan = self._plans.get(channel)
-        return self._codec.decode(data) if plan is None else plan.decode(data)
 
 
 class Driver:
@@ -159,7 +87,7 @@ class Driver:
         self.crash_at, self.written = crash_at, written
         self.recover = recover
         self.order = random.Random(seed) if seed is not None else None
-        self.rng = random.Random(0) if chance is None else _Fixed(chance)
+        self.rng = random.Random(0) if chance is None else Fixed(chance)
         self.codec = Codec()
         self.store = MemoryCheckpointer()
         self.ids = itertools.count()
@@ -484,7 +412,7 @@ class Driver:
         try:
             returned = call_node(attempt.node, attempt.view, Ctx(self, attempt))
             if inspect.iscoroutine(returned):
-                returned = _awaited(returned)
+                returned = awaited(returned)
         except Asks as asks:
             return asks.question
         except Crashed:
@@ -550,7 +478,9 @@ class Driver:
                 route = Route(targets, self._planned(sends))
                 routes.setdefault(task.position, []).append(route)
         except Exception as error:
-            self.machine.routing_failed(transition, describe(_routers(error, node), node, "", 1))
+            self.machine.routing_failed(
+                transition, describe(router_failure(error, node), node, "", 1)
+            )
             return
         self.machine.routed(transition, routes)
 
@@ -579,15 +509,15 @@ class Driver:
         for name in ("branch", "parent_seq", "since_full", "entry_seqs"):
             assert getattr(mine, name) == getattr(stored, name), name
         assert (mine.step.number, mine.step.era) == (stored.step.number, stored.step.era)
-        assert [_plain(a) for a in mine.step.amendments] == [
-            _plain(a) for a in stored.step.amendments
+        assert [plain(a) for a in mine.step.amendments] == [
+            plain(a) for a in stored.step.amendments
         ]
         assert (mine.step.failure is None) == (stored.step.failure is None)
         moved = {x if isinstance(x, int) else getattr(x, "position", -1) for x in self._moved()}
         for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):
             assert (one.node, mine.id_of(one)) == (other.node, stored.id_of(other))
             if one.position not in moved:
-                assert _task(one, self.env) == _task(other, self.env), one.node
+                assert task_as_data(one, self.env) == task_as_data(other, self.env), one.node
 
     def _moved(self) -> list[Any]:
         """Tasks that may be ahead of the store: they run, or something of them is in no commit yet."""
@@ -604,45 +534,6 @@ class Driver:
             for entry in commit.record.entries:
                 if hasattr(entry, "sends") and hasattr(entry, "task"):
                     self.finished.add(self.machine.state.id_of(step.tasks[entry.task]))
-
-
-class _Fixed:
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def random(self) -> float:
-        return self.value
-
-
-def _awaited(coroutine: Any) -> Any:
-    """The value of a coroutine that awaits nothing that has to wait."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("an async node of a test waits for something real")
-
-
-def _plain(result: Any) -> Any:
-    if result is None:
-        return None
-    writes = [(w.channel, w.value, w.overwrite) for w in result.writes]
-    return writes, result.goto, [(p.node, p.update) for p in result.sends], result.era
-
-
-def _task(task: Any, env: TestEnv) -> Any:
-    questions = [(q.id, q.value, q.answered, q.answer) for q in task.questions or ()]
-    due = (task.failures, task.due_us if task.due_us > env.now_us() + 1 else 0)
-    failed = task.failure and (task.failure.code, task.failure.attempt, task.failure.message)
-    return _plain(task.result), failed, questions, due
-
-
-def _routers(error: Exception, node: str) -> Exception:
-    if isinstance(error, UnknownTarget | SerializationError):
-        return error
-    failure = RouterFailed(f"a router after {node!r} raised {error!r}", node=node)
-    failure.__cause__ = error
-    return failure
 
 
 def goto(*nodes: Any, **update: Any) -> Command:

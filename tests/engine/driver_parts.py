@@ -1,0 +1,139 @@
+"""What the driver of the engine's tests is made of: node returns with a meaning, contexts, the world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.engine import effects as fx
+from beamweaver.engine.ids import idempotency_key, interrupt_id
+from beamweaver.engine.state import Question
+from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
+
+if TYPE_CHECKING:
+    from tests.engine.driver import Driver
+
+
+class Crashed(BaseException):
+    """The process died at the commit where the test wanted it to."""
+
+
+class Later:
+    """What a node returns to end `seconds` later, with a value or an exception."""
+
+    def __init__(self, seconds: float, value: Any = None) -> None:
+        self.seconds = seconds
+        self.value = value
+
+
+HANGS = Later(float("inf"))
+"""A node that returns this never ends by itself."""
+
+
+class Exits:
+    """What a node returns whose actor is killed from outside."""
+
+
+class Asks(BaseException):
+    def __init__(self, question: Question) -> None:
+        self.question = question
+
+
+class Ctx:
+    """What a node may know here."""
+
+    def __init__(self, driver: Driver, attempt: fx.Attempt) -> None:
+        self._driver = driver
+        self._attempt = attempt
+        self._asked = 0
+        self.attempt = attempt.number
+        self.era = driver.machine.state.step.era
+        self.task_id = attempt.task_id
+        self.step = attempt.step
+        self.node = attempt.task.node
+        self.first_attempt_at = attempt.first_us / 1_000_000
+        self.idempotency_key = idempotency_key(driver.thread_id, attempt.task_id)
+
+    def interrupt(self, value: Any, *, key: str | None = None) -> Any:
+        ordinal = self._asked
+        self._asked += key is None
+        for question in self._attempt.questions:
+            same = question.key == key if key is not None else question.ordinal == ordinal
+            if same and question.answered and (key is not None or question.key is None):
+                return question.answer
+        data = self._driver.env.encode_any(value)
+        id_ = interrupt_id(self.task_id, ordinal, key)
+        raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
+
+
+class TestEnv:
+    """`beamweaver.engine.Env` of a driver."""
+
+    __test__ = False
+    keeps = True
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._codec = driver.codec
+        self.epoch = driver.epoch
+        self.incarnation = next(driver.incarnations)
+        self.limits = driver.limits
+        self.publishing = driver.publishing
+        self._plans = {name: self._codec.plan(c.type) for name, c in driver.graph.channels.items()}
+        self.encode_any = self._codec.encode
+        self.decode_any = self._codec.decode
+
+    def now_us(self) -> int:
+        return int(self._driver.now * 1_000_000)
+
+    def random(self) -> float:
+        return self._driver.rng.random()
+
+    def new_id(self) -> str:
+        return f"id{next(self._driver.ids)}"
+
+    def encode(self, channel: str, value: Any) -> bytes:
+        plan = self._plans.get(channel)
+        return self._codec.encode(value) if plan is None else plan.encode(value)
+
+    def decode(self, channel: str, data: bytes) -> Any:
+        plan = self._plans.get(channel)
+        return self._codec.decode(data) if plan is None else plan.decode(data)
+
+
+class Fixed:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def random(self) -> float:
+        return self.value
+
+
+def awaited(coroutine: Any) -> Any:
+    """The value of a coroutine that awaits nothing that has to wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("an async node of a test waits for something real")
+
+
+def plain(result: Any) -> Any:
+    if result is None:
+        return None
+    writes = [(w.channel, w.value, w.overwrite) for w in result.writes]
+    return writes, result.goto, [(p.node, p.update) for p in result.sends], result.era
+
+
+def task_as_data(task: Any, env: TestEnv) -> Any:
+    questions = [(q.id, q.value, q.answered, q.answer) for q in task.questions or ()]
+    due = (task.failures, task.due_us if task.due_us > env.now_us() + 1 else 0)
+    failed = task.failure and (task.failure.code, task.failure.attempt, task.failure.message)
+    return plain(task.result), failed, questions, due
+
+
+def router_failure(error: Exception, node: str) -> Exception:
+    if isinstance(error, UnknownTarget | SerializationError):
+        return error
+    failure = RouterFailed(f"a router after {node!r} raised {error!r}", node=node)
+    failure.__cause__ = error
+    return failure
