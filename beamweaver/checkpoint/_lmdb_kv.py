@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import lmdb
 
-from beamweaver.errors import StoreBroken, StoreError, StoreFull, StoreUnavailable
+from beamweaver.checkpoint._pages import first_lost
+from beamweaver.errors import CorruptRecord, StoreBroken, StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +63,26 @@ class LmdbKv:
             max_dbs=0,
         )
         self._writes = 0
+        self._see_whole()
         if not readonly:
             self._env.reader_check()
+
+    def _see_whole(self) -> None:
+        """Refuse a file that has lost its end: to touch a page beyond it would kill the process.
+
+        A file may rightly end before its last page, if that was never written. So only where it does are
+        the pages in use looked at.
+
+        Raises:
+            CorruptRecord: A page in use is beyond the end.
+        """
+        pages = self._env.info()["last_pgno"] + 1
+        size = (self.path / DATA_FILE).stat().st_size
+        if pages * self._env.stat()["psize"] > size:
+            lost = first_lost(self.path / DATA_FILE)
+            if lost is not None:
+                self._env.close()
+                raise cut_short(self.path, size, f"page {lost.page} is lost: {lost.reason}")
 
     def begin(self, *, write: bool) -> LmdbTxn:
         """A new transaction; a writer waits for the writer before it."""
@@ -156,6 +175,16 @@ class LmdbKv:
         except OSError as error:
             return error.strerror if error.errno in _NO_ROOM else None
         return None
+
+
+def cut_short(path: Path, size: int, reason: str) -> CorruptRecord:
+    """The error of a data file that has lost its end, or all of itself."""
+    return CorruptRecord(
+        f"store {str(path)!r} is damaged: its file {DATA_FILE} has {size} bytes, and {reason}. Bring the "
+        "file back from a copy; nothing was opened",
+        key=DATA_FILE,
+        path=str(path),
+    )
 
 
 class LmdbTxn:

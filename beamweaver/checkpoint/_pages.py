@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["EMPTY", "Lost", "MetaPage", "Node", "PageFile", "Tree", "Walk"]
+__all__ = ["EMPTY", "Lost", "MetaPage", "Node", "PageFile", "Tree", "Walk", "first_lost"]
 
 EMPTY: Final = 0xFFFF_FFFF_FFFF_FFFF
 """The root of a tree without pages."""
@@ -274,6 +274,24 @@ class Walk:
         if high is not None:
             ordered.append(self._order(high))
         return all(a < b for a, b in pairwise(ordered))  # type: ignore[operator] # keys of one tree compare
+
+
+def first_lost(path: Path) -> Lost | None:
+    """The first page in use that cannot be read, of the newest moment of a file; None if all can."""
+    file = PageFile(path)
+    try:
+        metas = [meta for meta in map(file.meta, (0, 1)) if isinstance(meta, MetaPage)]
+        for meta in sorted(metas, key=lambda meta: meta.txnid)[-1:]:
+            for walk in (
+                Walk(file, meta.main, bytes),
+                Walk(file, meta.free, lambda key: int.from_bytes(key, "little")),
+            ):
+                for item in walk.items():
+                    if isinstance(item, Lost):
+                        return item
+        return None
+    finally:
+        file.close()
 
 
 def _even(size: int) -> int:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from beamweaver.checkpoint._lmdb_kv import DATA_FILE
+from beamweaver.checkpoint._lmdb_kv import DATA_FILE, cut_short
 from beamweaver.checkpoint._owner import PREFIX
 from beamweaver.errors import NotAStore, StoreUnavailable
 
@@ -42,6 +42,9 @@ def check_kind(path: Path) -> None:
         names = os.listdir(path)  # noqa: PTH208 the names are all that is wanted
     except OSError as error:
         raise unavailable(path, error.strerror or str(error), "Check the path") from error
+    owned = [name for name in names if re.fullmatch(rf"{re.escape(PREFIX)}\d+", name)]
+    if DATA_FILE in names and owned and (path / DATA_FILE).stat().st_size == 0:
+        raise cut_short(path, 0, "it was owned before")
     strange = [name for name in names if not _OURS.fullmatch(name)]
     if DATA_FILE not in names and strange:
         raise NotAStore(

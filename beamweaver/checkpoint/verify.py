@@ -16,7 +16,7 @@ from beamweaver.checkpoint._lmdb_kv import DATA_FILE
 from beamweaver.checkpoint._pages import Lost, MetaPage, PageFile, Walk
 from beamweaver.checkpoint._place import check_kind
 from beamweaver.checkpoint._shared import snapshot_of
-from beamweaver.errors import NotAStore
+from beamweaver.errors import CorruptRecord, NotAStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +145,7 @@ def _pinned(folder: Path) -> Iterator[int | None]:
     with contextlib.ExitStack() as stack:
         try:
             yield stack.enter_context(snapshot_of(folder))
-        except lmdb.Error:
+        except (lmdb.Error, CorruptRecord):
             yield None
 
 

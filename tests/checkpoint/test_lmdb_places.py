@@ -192,6 +192,19 @@ class TestDamage:
         edit(path, rewrite)
         return opened(path)
 
+    @pytest.mark.parametrize("kept", [0.3, 0.6, 0.9])
+    def test_a_file_that_lost_its_end_is_refused_at_once(self, path, kept):
+        """To touch a page beyond the end would kill the process."""
+        file = path / "data.mdb"
+        os.truncate(file, int(file.stat().st_size * kept) // 4096 * 4096)
+        with pytest.raises(CorruptRecord, match="has lost|damaged"):
+            opened(path).load("t")
+
+    def test_a_file_that_lost_all_is_not_taken_for_a_new_store(self, path):
+        os.truncate(path / "data.mdb", 0)
+        with pytest.raises(CorruptRecord, match="it was owned before"):
+            opened(path).load("t")
+
     @pytest.mark.parametrize("at", [0, 4, 5, -1])
     @pytest.mark.parametrize(
         ("key", "name", "use"),
