@@ -22,7 +22,7 @@ from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.reading import read_state, wrong_graph
-from beamweaver.runtime.requests import check_thread_id, message_name, thread_id_of
+from beamweaver.runtime.requests import check_thread_id, message_name, place_of, thread_id_of
 from beamweaver.types import Cancel, Invoke, Resume
 
 if TYPE_CHECKING:
@@ -230,9 +230,11 @@ class App(CompiledGraph, KeptThreads):
         Args:
             thread_id: The thread.
             checkpoint_id: A checkpoint of it, raw; the head if None, with what is finished applied.
-            config: LangGraph's form of the thread id.
+            config: LangGraph's form of thread and checkpoint, as in `ThreadState.parent_config`.
         """
-        thread_id = self._kept_thread(thread_id_of(thread_id, config), "get_state")
+        given, checkpoint = place_of(thread_id, config)
+        thread_id = self._kept_thread(given, "get_state")
+        checkpoint_id = checkpoint_id if checkpoint is None else checkpoint
         check_thread_id(thread_id, DEFAULT_LIMITS)
         if self._codec is None:
             self._codec = Codec()
@@ -408,6 +410,7 @@ class Graph(GraphBuilder):
         max_concurrency: int | None = None,
         recursion_limit: int = 100,
         allow_unreachable: bool = False,
+        **options: Any,
     ) -> App:
         """Judge the graph as a whole and make it callable; arguments as in `beamweaver.graph.Graph.compile`.
 
@@ -423,4 +426,5 @@ class Graph(GraphBuilder):
             max_concurrency=max_concurrency,
             recursion_limit=recursion_limit,
             allow_unreachable=allow_unreachable,
+            **options,
         )

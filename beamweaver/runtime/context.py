@@ -64,12 +64,13 @@ class Context:
         namespace: `()` in a graph that is no subgraph.
     """
 
-    __slots__ = ("_asked", "_attempt", "_began", "_body", "_frame", "_log")
+    __slots__ = ("_asked", "_attempt", "_began", "_body", "_frame", "_log", "open_question")
 
     def __init__(self, frame: Frame, attempt: Attempt, body: Body | None = None) -> None:
         self._frame = frame
         self._attempt = attempt
         self._body = body
+        self.open_question: Question | None = None
         self._began = frame.hub.system.clock.time() if attempt.timeout is not None else 0.0
         self._asked = 0
         self._log: Any = None
@@ -193,7 +194,9 @@ class Context:
                 return question.answer
         data = self._frame.hub.codec.encode(value)
         id_ = interrupt_id(self.task_id, ordinal, key)
-        raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
+        question = Question(id_, ordinal if key is None else -1, key, value, data)
+        self.open_question = question
+        raise Asks(question)
 
 
 def current_context() -> Context:

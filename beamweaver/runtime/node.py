@@ -8,7 +8,7 @@ from beamweaver.engine.effects import Attempt
 from beamweaver.engine.failures import describe
 from beamweaver.engine.plan import Route
 from beamweaver.engine.state import Planned, Result, Write
-from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
+from beamweaver.errors import InvalidUpdate, RouterFailed, SerializationError, UnknownTarget
 from beamweaver.graph.compiled import NodeSpec
 from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
@@ -51,6 +51,8 @@ class NodeActor(TaskActor):
         _current.set(context)  # a task has context variables of its own
         try:
             returned = call_node(attempt.node, attempt.view, context)
+            if context.open_question is not None:
+                raise _swallowed(context)
             answer = normalize(frame.graph, attempt.node, returned)
             return to_result(frame.codec, answer, attempt.node.name)
         except Asks as asks:
@@ -59,6 +61,14 @@ class NodeActor(TaskActor):
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
             return describe(error, attempt.node.name, attempt.task_id, attempt.number)
+
+
+def _swallowed(context: Context) -> InvalidUpdate:
+    return InvalidUpdate(
+        f"node {context.node!r} called interrupt() and returned all the same: a bare except, or except "
+        "BaseException, caught what carries the question. Let it pass, or raise it again",
+        node=context.node,
+    )
 
 
 async def run_async(
@@ -73,6 +83,8 @@ async def run_async(
     _current.set(context)  # a coroutine has context variables of its own
     try:
         returned = await call_node(attempt.node, attempt.view, context)
+        if context.open_question is not None:
+            raise _swallowed(context)
         answer = normalize(frame.graph, attempt.node, returned)
         return to_result(frame.codec, answer, attempt.node.name)
     except Asks as asks:

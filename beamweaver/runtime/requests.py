@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,14 +14,20 @@ from beamweaver.runtime.node import to_result
 from beamweaver.types import Cancel, Command, Continue, Invoke, Resume, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["Message", "Release", "check_thread_id", "make_call", "message_name", "thread_id_of"]
+__all__ = [
+    "Message",
+    "Release",
+    "check_thread_id",
+    "make_call",
+    "message_name",
+    "place_of",
+    "thread_id_of",
+]
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -58,19 +65,42 @@ def thread_id_of(thread_id: str | None, config: Mapping[str, Any] | None) -> str
     """The thread id of a call, given by keyword or in LangGraph's `config`.
 
     Raises:
-        InvalidCall: Both are given and differ, or `config` has no such shape.
+        InvalidCall: Both are given and differ, or `config` says something that would be ignored.
+    """
+    given, checkpoint = place_of(thread_id, config)
+    if checkpoint is not None:
+        raise InvalidCall(
+            f"config names checkpoint_id {checkpoint!r}; a call begins at the head: calls from an older "
+            "checkpoint are not supported yet"
+        )
+    return given
+
+
+def place_of(
+    thread_id: str | None, config: Mapping[str, Any] | None
+) -> tuple[str | None, str | None]:
+    """Thread and checkpoint, given by keyword or in LangGraph's `config`.
+
+    Raises:
+        InvalidCall: `config` has another shape, or keys that would be ignored.
     """
     if config is None:
-        return thread_id
-    try:
-        given: str = config["configurable"]["thread_id"]  # judged as any other id is
-    except (KeyError, TypeError):
+        return thread_id, None
+    shape = "{'configurable': {'thread_id': …, 'checkpoint_id': …}}"
+    inner = config.get("configurable") if isinstance(config, Mapping) else None
+    if not isinstance(inner, Mapping) or not inner:
+        raise InvalidCall(f"config is {config!r}; give thread_id=, or config={shape}")
+    strange = [key for key in config if key != "configurable"]
+    strange += [f"configurable.{key}" for key in inner if key not in ("thread_id", "checkpoint_id")]
+    if strange:
         raise InvalidCall(
-            f"config is {config!r}; give thread_id=, or config={{'configurable': {{'thread_id': …}}}}"
-        ) from None
-    if thread_id is not None and thread_id != given:
+            f"config has {', '.join(map(repr, strange))}, which nothing here reads; it may have {shape}, "
+            "and the rest are keywords of the call, such as recursion_limit="
+        )
+    given = inner.get("thread_id")
+    if thread_id is not None and given is not None and thread_id != given:
         raise InvalidCall(f"thread_id is {thread_id!r} and config names {given!r}; give one")
-    return given
+    return (thread_id if given is None else given), inner.get("checkpoint_id")
 
 
 def make_call(

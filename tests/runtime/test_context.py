@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from beamweaver import START, Graph, Invoke, Runtime, interrupt
-from beamweaver.errors import InvalidCall, NodeTimeout, RouterFailed
+from beamweaver.errors import InvalidCall, InvalidGraph, InvalidUpdate, NodeTimeout, RouterFailed
 from supervisors.testing import eventually
 
 
@@ -70,6 +70,42 @@ def test_a_router_cannot_ask(store):
 
     with pytest.raises(RouterFailed, match="only nodes can ask"):
         run(store, app)
+
+
+def test_a_node_that_swallows_its_question_fails(memory):
+    def node(state):
+        try:
+            return {"answer": interrupt("well?")}
+        except BaseException:
+            return {"answer": None}
+
+    with pytest.raises(InvalidUpdate, match="returned all the same"):
+        run(memory, one(node))
+
+
+def test_a_config_that_says_more_than_is_read_is_refused(memory):
+    graph = Graph(name="g").add_node("a", lambda state: {}).add_edge(START, "a")
+    with graph.compile(checkpointer=memory) as app:
+        config = {"configurable": {"thread_id": "t"}, "recursion_limit": 3}
+        with pytest.raises(InvalidCall, match="recursion_limit="):
+            app.invoke({"n": 1}, config=config)
+        with pytest.raises(InvalidCall, match="not supported yet"):
+            app.invoke({}, config={"configurable": {"thread_id": "t", "checkpoint_id": "x-1"}})
+
+
+def test_the_config_of_a_parent_leads_to_the_parent(store):
+    graph = Graph(name="g").add_node("a", lambda state: {"y": 1}).add_edge(START, "a")
+    with graph.compile(checkpointer=store) as app:
+        app.invoke({"x": 1}, thread_id="t")
+        parent = app.get_state(config=app.get_state("t").parent_config)
+
+    assert parent.values == {"x": 1}
+
+
+def test_options_that_nothing_acts_on_yet_say_so():
+    graph = Graph(name="g").add_node("a", lambda state: {}).add_edge(START, "a")
+    with pytest.raises(InvalidGraph, match="not supported yet"):
+        graph.compile(interrupt_before=["a"])
 
 
 def test_outside_of_a_node_nobody_can_ask():
