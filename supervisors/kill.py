@@ -50,10 +50,11 @@ def _catch_up(ident: int) -> None:
     """Raise in the calling thread what may still be on its way; `ident` is its own.
 
     Taking the exception back would do, but the interpreter's mark that one is on its way goes only when
-    one arrives: until then every thread stops for it at each call. So one is made to arrive.
+    one arrives: until then every thread stops for it at each call. So one is made to arrive; again, if
+    Python has swallowed it in a destructor that happened to run here.
     """
-    _raise_in_thread(ident, ctypes.py_object(Killed))
     while True:
+        _raise_in_thread(ident, ctypes.py_object(Killed))
         sleep(0)
 
 
@@ -67,8 +68,8 @@ def _calm(target: int) -> None:
     if me == target:
         return
     try:
-        _raise_in_thread(me, ctypes.py_object(_Settled))
         while True:
+            _raise_in_thread(me, ctypes.py_object(_Settled))
             sleep(0)
     except _Settled:
         return
