@@ -34,6 +34,7 @@ from supervisors import (
     Shutdown,
     tree,
 )
+from supervisors import Limits as SystemLimits
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -90,7 +91,10 @@ class Core:
         self._max_seconds = max_seconds
         epoch = store.acquire(takeover=takeover)
         try:
-            self.system = system or ActorSystem(PoolScheduler(max_workers=max_workers))
+            self.system = system or ActorSystem(
+                PoolScheduler(max_workers=max_workers),
+                limits=SystemLimits(max_abandoned=limits.abandoned),
+            )
             self.hub = Hub(
                 self.system,
                 store,
@@ -179,6 +183,12 @@ class Core:
         if self.hub.recovery is not None:
             self.hub.recovery.put(AGAIN)
 
+    def take_over(self, recover: str, limits: Limits) -> None:
+        """A public runtime takes a private one's place: its rules hold from now on."""
+        self.hub.recover = recover
+        self.hub.limits = self.hub.table.limits = limits
+        self.recover_again()
+
     def disconnect(
         self, graph: CompiledGraph, thread_id: str, waiting: Waiting, *, cancel: bool
     ) -> None:
@@ -211,6 +221,8 @@ class Core:
         drained = self.system.future()
         for cell in hub.table.drain(drained):
             cell.put(DRAIN)
+        if hub.recovery is not None:
+            hub.recovery.put(DRAIN)
         if _within(drained, timeout):
             return True
         for cell in hub.table.undrained():

@@ -24,15 +24,18 @@ __all__ = ["core_of", "leave", "open_private", "open_public"]
 
 PRIVATE_WORKERS = 128
 _TRY_SECONDS = 0.05
-"""How often a runtime that waits for a store looks whether it is free."""
+"""How often one that waits for a store looks whether it is free, in seconds."""
 
 
 class _Place:
-    __slots__ = ("core", "pid", "users")
+    __slots__ = ("closed", "closing", "core", "pid", "since", "users")
 
     def __init__(self, core: Core, *, private: bool) -> None:
         self.core = core
         self.pid = os.getpid()
+        self.since = core.store.now()
+        self.closing = False
+        self.closed = threading.Event()
         self.users: set[int] | None = set() if private else None
         """Ids of the graphs that use a private core; None for a public runtime's."""
 
@@ -56,7 +59,7 @@ def open_private(store: Checkpointer, user: object) -> Core:
         StoreOwned: Another process owns the store.
     """
     with _lock:
-        place = _live(store.identity)
+        place = _settled(store.identity)
         if place is None:
             core = Core(
                 store,
@@ -107,7 +110,7 @@ def _open_public(
     store: Checkpointer, make: Callable[[bool], Core], *, last: bool
 ) -> tuple[Core, bool]:
     with _lock:
-        place = _live(store.identity)
+        place = _settled(store.identity)
         if place is None:
             core = make(last)
             _places[store.identity] = _Place(core, private=False)
@@ -118,7 +121,7 @@ def _open_public(
                 "that one, or close it first",
                 pid=os.getpid(),
                 host=os.uname().nodename if hasattr(os, "uname") else "",
-                since=0.0,
+                since=place.since,
             )
         place.users = None
         return place.core, True
@@ -127,17 +130,41 @@ def _open_public(
 def leave(core: Core, user: object | None = None) -> None:
     """A user of a private core, or the owner of a public one, is done; the last one closes it."""
     with _lock:
-        for identity, place in list(_places.items()):
-            if place.core is not core:
-                continue
+        found = next((p for p in _places.items() if p[1].core is core), None)
+        if found is not None:
+            place = found[1]
             if place.users is not None and user is not None:
                 place.users.discard(id(user))
                 if place.users:
                     return
             elif place.users is None and user is not None:
                 return
+            place.closing = True
+    try:
+        core.close()
+    finally:
+        if found is not None:
+            _vacate(*found)
+
+
+def _vacate(identity: str, place: _Place) -> None:
+    with _lock:
+        if _places.get(identity) is place:
             del _places[identity]
-    core.close()
+    place.closed.set()
+
+
+def _settled(identity: str) -> _Place | None:
+    """The store's place; one that is being closed is waited for, its store is free then. Under the lock."""
+    place = _live(identity)
+    while place is not None and place.closing:
+        _lock.release()
+        try:
+            place.closed.wait(_TRY_SECONDS)
+        finally:
+            _lock.acquire()
+        place = _live(identity)
+    return place
 
 
 def _live(identity: str) -> _Place | None:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.fold import progress_of
-from beamweaver.runtime.messages import AGAIN, ROOM
+from beamweaver.runtime.messages import AGAIN, DRAIN, ROOM
 from supervisors import Actor
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ class Recovery(Actor):
 
     def on_receive(self, message: Any) -> None:
         """The next batch, or a look at the suspect."""
-        if self._hub.draining:
-            return
         self._hub.reached("recovery.batch")
         if message is _NEXT and not self._wanted:
             self._batch()
@@ -77,6 +75,8 @@ class Recovery(Actor):
             self._begin()
         elif message is ROOM:
             self._go_on()
+        elif message is DRAIN:
+            self._drain()
 
     def _go_on(self) -> None:
         """There is a place for the thread that was to be taken up."""
@@ -86,6 +86,13 @@ class Recovery(Actor):
             self.cell.put(_NEXT)
         elif self._watched is None:
             self._next_suspect()
+
+    def _drain(self) -> None:
+        """Take up no more of what dead processes left."""
+        self._suspects.clear()
+        if self._wanted:
+            self._wanted = ""
+            self.cell.put(_NEXT)
 
     def _batch(self) -> None:
         """A batch of one status after the other, then of the threads with messages that wait."""
@@ -100,6 +107,7 @@ class Recovery(Actor):
             self.cell.put(_NEXT)
         else:
             self._walking = False
+            self._hub.table.recovered()
             if self._watched is None:
                 self._next_suspect()
 
@@ -116,7 +124,7 @@ class Recovery(Actor):
     def _unread_batch(self) -> str | None:
         """Wake threads whose process died between a run's end and the next message's turn."""
         hub, limit = self._hub, self._hub.limits.recovery_batch
-        if hub.recover != "all":
+        if hub.recover != "all" or hub.draining:
             return None
         batch = list(hub.store.inbox_threads(after=self._after, limit=limit))
         for thread_id in batch:
@@ -132,7 +140,7 @@ class Recovery(Actor):
         ours = max(run.claimed_epoch, run.taken_up_epoch) == hub.epoch
         if thread.thread_id in hub.quarantined or (ours and thread.thread_id in hub.actors):
             return True
-        if not ours and hub.recover != "all":
+        if not ours and (hub.recover != "all" or hub.draining):
             return True
         if not ours and run.deaths >= hub.limits.owner_deaths - 1 and self._suspect(thread):
             if all(other.thread_id != thread.thread_id for other in self._suspects):

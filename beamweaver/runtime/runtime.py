@@ -136,8 +136,7 @@ class Runtime(KeptThreads):
         for graph in self._graphs:
             core.hub.register(graph)
         if taken_over:
-            core.hub.recover = self._recover
-            core.recover_again()
+            core.take_over(self._recover, self._options["limits"])
         else:
             try:
                 core.start()

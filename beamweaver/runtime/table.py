@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ThreadTable"]
 
 _RECOVERY = ""
-"""Stands for Recovery among those that wait for a place; no thread has this id."""
+"""Stands for Recovery among threads; none has this id."""
 
 
 class ThreadTable:
@@ -52,6 +52,8 @@ class ThreadTable:
         self._promised = ""
         """The thread whose place Recovery was given, and has not passed on."""
         self._resting: dict[str, Cell] = {}
+        self._looked = False
+        """Whether Recovery has looked for what ran under an earlier thread supervisor."""
         self._undrained: set[str] = set()
         self._drained: Future[None] | None = None
 
@@ -77,6 +79,8 @@ class ThreadTable:
                 if thread_id in self._starting:
                     return None
                 self._starting.add(thread_id)
+                if self.draining:
+                    self._undrained.add(thread_id)
                 return self._supervisor
         cell.put(WAKE)
         return None
@@ -137,9 +141,10 @@ class ThreadTable:
             for table in (self._starting, self._marks, self._running, self._waiting, self._resting):
                 table.clear()
             self._promised = ""
-            # Recovery starts an actor for each of those that callers wait for.
-            self._undrained = set(self._waiters.threads()) if self.draining else set()
-            self._tell_drained()
+            self._looked = False
+            if self.draining:
+                # Recovery starts an actor for each of those that callers wait for, or that ran.
+                self._undrained = {_RECOVERY, *self._waiters.threads()}
 
     def _remove(self, thread_id: str) -> list[tuple[Cell, object]]:
         self.actors.pop(thread_id, None)
@@ -172,7 +177,7 @@ class ThreadTable:
         with self._lock:
             if thread_id in self._running or thread_id in self._waiting:
                 return True
-            if len(self._running) < self.limits.threads_running:
+            if self.draining or len(self._running) < self.limits.threads_running:
                 self._running.add(thread_id)
                 return True
             self._waiting[_RECOVERY], self._wanted = recovery, thread_id
@@ -188,6 +193,13 @@ class ThreadTable:
             self._running.discard(thread_id)
             told = self._grant()
         _tell(told)
+
+    def recovered(self) -> None:
+        """Recovery has looked at all threads: each that ran under an earlier supervisor has an actor."""
+        with self._lock:
+            self._looked = True
+            self._undrained.discard(_RECOVERY)
+            self._tell_drained()
 
     # Places -------------------------------------------------------------------------------------
 
@@ -258,7 +270,9 @@ class ThreadTable:
         """Set `done` when every thread has come to rest; the actors that there are."""
         with self._lock:
             self.draining = True
-            self._undrained = set(self.actors) | self._starting
+            self._undrained = {*self.actors, *self._starting}
+            if not self._looked:
+                self._undrained.add(_RECOVERY)
             self._drained = done
             self._tell_drained()
             return list(self.actors.values())

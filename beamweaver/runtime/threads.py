@@ -10,7 +10,7 @@ from beamweaver.checkpoint.records import Commit, Record
 from beamweaver.engine.calls import quarantined
 from beamweaver.events import ThreadQuarantined, ThreadRestarted
 from beamweaver.runtime.writer import Apply
-from supervisors import ChildReply, Crashed, DynamicSupervisor
+from supervisors import ChildReply, Crashed, DynamicSupervisor, StartError
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -74,8 +74,8 @@ class ThreadSupervisor(DynamicSupervisor):
 
     def on_message(self, message: Any) -> None:
         """How the start of a thread's actor ended: a failed one is a crash, as one that was killed is."""
-        if type(message) is not ChildReply or message.error is None:
-            return
+        if type(message) is not ChildReply or not isinstance(message.error, StartError):
+            return  # it has started, or this supervisor ends
         child_id: Any = message.token
         hub, thread_id = self._hub, child_id[0]
         if not hub.table.failed_to_start(thread_id):

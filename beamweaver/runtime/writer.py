@@ -121,10 +121,13 @@ class CheckpointWriter(Actor):
         return commit.incarnation < newest
 
     def _full(self) -> bool:
-        return len(self._group) >= self._hub.limits.group_commits
+        """Whether the group takes no more; called once for each commit that does not come alone."""
+        limits = self._hub.limits
+        self._bytes += _size_of(self._group[-1].commit)
+        return len(self._group) >= limits.group_commits or self._bytes >= limits.group_bytes
 
     def _write(self) -> None:
-        group, self._group = self._group, []
+        group, self._group, self._bytes = self._group, [], 0
         if not group:
             return
         hub = self._hub
@@ -176,3 +179,14 @@ class CheckpointWriter(Actor):
 
     def _syncing(self) -> AbstractContextManager[None]:
         return self.system.blocking() if self._hub.store.blocks else nullcontext()
+
+
+def _size_of(commit: Commit) -> int:
+    """About how many bytes the values of a commit have."""
+    record = commit.record
+    size = 0
+    if record.checkpoint is not None:
+        size += sum(map(len, record.checkpoint.writes.values()))
+    for entry in record.entries:
+        size += sum(len(write[1]) for write in getattr(entry, "writes", ()))
+    return size

@@ -30,8 +30,9 @@ from beamweaver.errors import BeamWeaverError, CallRefused
 from beamweaver.limits import Limits
 from beamweaver.runtime import places
 from beamweaver.types import RetryPolicy
-from supervisors import KILLED, ActorSystem
-from supervisors.testing import DeterministicScheduler
+from supervisors import KILLED, ActorSystem, TaskActor
+from supervisors.family import Family
+from supervisors.testing import DeterministicScheduler, leaks
 from tests.runtime.kit import Boom, Log, Oracle
 
 __all__ = ["World", "log_of"]
@@ -46,7 +47,6 @@ POINTS = (
     "thread.admitted",
     "recovery.batch",
 )
-PARTS = ("registry", "timers", "writer", "loop", "threads", "recovery")
 MOST_TURNS = 40_000
 
 
@@ -176,26 +176,28 @@ class World:
     def disturb(self) -> None:
         draw = self.rng.random()
         if draw < 0.01 and self.kills > 0:
-            cells = self.cells()
-            if cells:
+            victims = self.cells()
+            if victims:
                 self.kills -= 1
-                self.system.exit(self.rng.choice(cells), KILLED)
+                self.kill(self.rng.choice(victims))
         elif draw < 0.02:
             self.make_noise(self.rng.choice(self.threads))
         elif draw < 0.023 and self.deaths:
             self.deaths -= 1
             self.die()
 
+    def kill(self, victim: Any) -> None:
+        if isinstance(victim, TaskActor):
+            victim.kill()
+        else:
+            self.system.exit(victim, KILLED)
+
     def cells(self) -> list[Any]:
-        """Every actor that may be killed, those that are starting too."""
-        root = self.core._root.cell.actor
-        if root is None:
-            return []
-        cells = [child.run.cell for child in root.snapshot() if child.run is not None]
-        for cell in list(cells):
-            if cell is not None and getattr(cell.actor, "_children", None) and cell.actor.snapshot:
-                cells += [c.run.cell for c in cell.actor.snapshot() if c.run is not None]
-        return [cell for cell in cells if cell is not None and cell.phase < 3]
+        """Every actor and node that may be killed, those that are starting too."""
+        parts = cells_of(self.core._root.cell)
+        threads = [cell for part in parts for cell in cells_of(part)]
+        nodes = [task for bodies in self.hub.bodies.values() for task in bodies._running.values()]
+        return [*parts, *threads, *nodes]
 
     def make_noise(self, thread_id: str) -> None:
         """A call of somebody else that changes nothing of how the thread must end."""
@@ -255,6 +257,41 @@ class World:
     def close(self) -> None:
         self.kills = self.deaths = 0
         self.runtime.close()
+
+    def run_for_a_while(self, turns: int) -> None:
+        """Run that many turns of a disturbed history."""
+        for _turn in range(turns):
+            if self.turn_clients():
+                return
+            self.disturb()
+            if not self.scheduler.step() and not self.scheduler.jump():
+                return
+
+    def drain(self) -> None:
+        """Drain and close in the middle of everything; then the next process makes it end."""
+        waiting = [c.waiting for c in self.clients.values() if not c.done and c.waiting is not None]
+        assert self.runtime.drain(60.0), f"seed {self.seed}: the drain was not in time"
+        for one in waiting:
+            assert (one.done if one.call.waits else one.receipt).done(), f"seed {self.seed}"
+        self.runtime.close()
+        for thread_id in self.threads:
+            image = self.store.load(thread_id)
+            status = None if image is None else image.row.status
+            assert status not in ("accepted", "running"), f"seed {self.seed}: {thread_id} {status}"
+        assert leaks(self.system) == [], f"seed {self.seed}"
+        self.noise.clear()
+        self.begin()
+        for client in self.clients.values():
+            client.died()
+
+
+def cells_of(supervisor: Any) -> list[Any]:
+    """The children of a supervisor that have not ended; none of what is no supervisor."""
+    if not isinstance(supervisor.actor, Family):
+        return []
+    runs = [child.run for child in supervisor.actor.snapshot()]
+    cells = [run.cell for run in runs if run is not None and run.ended is None]
+    return [cell for cell in cells if cell is not None]
 
 
 class Client:
