@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.generator import plan_of, run_plan
 
-FAST, SLOW = 120, 1_000
+FAST, SLOW = 120, 300
 
 
 def crash(seed, *, points):

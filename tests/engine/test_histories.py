@@ -17,7 +17,7 @@ from beamweaver.limits import Limits
 from tests.engine.driver import Crashed, Driver
 from tests.engine.generator import finish, plan_of
 
-FAST, SLOW = 200, 6_200
+FAST, SLOW = 200, 1_200
 KINDS = [
     "invoke",
     "equal",
