@@ -1,4 +1,4 @@
-"""Random graphs that die at every commit, and random histories of calls, stops and deaths; 1,000 seeds by default."""
+"""Random graphs that die at every commit, and random histories; 1,000 seeds by default."""
 
 from __future__ import annotations
 
