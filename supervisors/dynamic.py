@@ -265,7 +265,8 @@ class DynamicSupervisor(Family):
         self._stop_run(child.run)
 
     def _remove(self, child: Child) -> None:
-        self._untrack(child.run)
+        if child.run is not child.ran:
+            self._untrack(child.run)
         self._untrack(child.ran)
         self._forget_retry(child)
         child.run = None

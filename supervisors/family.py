@@ -9,6 +9,7 @@ from supervisors.actor import Actor, Reply
 from supervisors.errors import ActorExit, AlreadyStarted, NotFound, StartError, SupervisorsError
 from supervisors.events import Event, EventKind
 from supervisors.exits import KILLED, NORMAL, SHUTDOWN, Abnormal, Crashed, ExitReason, is_quiet
+from supervisors.hosted import Hosted
 from supervisors.mailbox import Cell, Refuse
 from supervisors.ref import ActorRef
 from supervisors.requests import (
@@ -231,8 +232,12 @@ class Family(Actor):
         spec = child.spec
         system = self.system
         run = Run(child, system.clock.monotonic())
-        actor, args = spec.call(extra)
-        cell = system.make(actor, args, dict(spec.kwargs), name=spec.name, parent=self.cell)
+        actor: Any = spec.actor
+        args = extra + spec.args
+        kwargs: Any = spec.kwargs  # not copied: the call of `__init__` does that
+        if not issubclass(actor, Actor):
+            actor, args = Hosted, (actor, *args)
+        cell = system.make(actor, args, kwargs, name=spec.name, parent=self.cell)
         if spec.execution is not None:
             system.place(cell, spec.execution)
         run.cell = cell
@@ -241,22 +246,23 @@ class Family(Actor):
         book = cell.pages()
         book.ack = (self.cell, run)
         book.monitors[run] = (self.cell, run)
-        self.cell.pages().kids[cell] = None
+        mine = self.cell.book
+        (self.cell.pages() if mine is None else mine).kids[cell] = None
         seconds = spec.start_timeout
         if seconds is None:
             seconds = system.limits.start_timeout
-        self._arm(run, seconds)
+        self._arm(run, seconds, run.since)
         system.launch(cell)
         if self.cell.stopped and self.cell.actor is None:
             cell.parent_ended(KILLED)  # this supervisor was given up meanwhile
         return run
 
-    def _arm(self, run: Run, seconds: float) -> None:
+    def _arm(self, run: Run, seconds: float, now: float | None = None) -> None:
         """Have `_overdue(run)` called in `seconds`, in the place of what was armed before."""
         if seconds == INFINITY:
             self._due.pop(run, None)
             return
-        when = self.system.clock.monotonic() + seconds
+        when = (self.system.clock.monotonic() if now is None else now) + seconds
         self._due[run] = when
         if self._alarm is None or when < self._alarm.deadline:
             self._set_alarm(seconds)
@@ -437,8 +443,10 @@ def matches(child: Child, key: object) -> bool:
     """Tell whether `key` is the reference of `child`: of its run, or of the last one that ran."""
     if not isinstance(key, ActorRef):
         return False
-    runs = (child.run, child.ran) if child.state != "running" else (child.run,)
-    return any(run is not None and run.cell is key.cell for run in runs)
+    run, ran = child.run, child.ran
+    if run is not None and run.cell is key.cell:
+        return True
+    return ran is not None and ran.cell is key.cell and child.state != "running"
 
 
 def start_failure(child: Child, reason: ExitReason) -> SupervisorsError:

@@ -10,7 +10,6 @@ import pykka
 
 from supervisors.actor import Actor, Execution
 from supervisors.errors import InvalidSpec
-from supervisors.hosted import Hosted
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
@@ -35,7 +34,6 @@ Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 Strategy: TypeAlias = Literal["one_for_one", "one_for_all", "rest_for_one"]
 AutoShutdown: TypeAlias = Literal["never", "any_significant", "all_significant"]
 ChildType: TypeAlias = Literal["worker", "supervisor"]
-ActorClass: TypeAlias = type[Actor]
 ShutdownRule: TypeAlias = float | Literal["brutal_kill"]
 
 _RESTARTS = get_args(Restart)
@@ -148,12 +146,6 @@ class ChildSpec(msgspec.Struct, frozen=True):
         if self.type is not None:
             return self.type
         return self.actor.child_type if issubclass(self.actor, Actor) else "worker"
-
-    def call(self, extra: tuple[Any, ...]) -> tuple[ActorClass, tuple[Any, ...]]:
-        """Return what to start, with its positional arguments; `extra` go before the child's own."""
-        if issubclass(self.actor, Actor):
-            return self.actor, extra + self.args
-        return Hosted, (self.actor, *extra, *self.args)
 
     @property
     def shutdown_rule(self) -> ShutdownRule:

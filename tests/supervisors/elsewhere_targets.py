@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 
@@ -39,7 +38,7 @@ class Counter:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         while True:
             try:
-                time.sleep(60)
+                signal.pause()
             except BaseException:
                 continue
 

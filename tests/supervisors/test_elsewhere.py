@@ -51,6 +51,14 @@ def system() -> Iterator[ActorSystem]:
         yield made
 
 
+def _turn() -> asyncio.Future[None]:
+    """Let the loop turn once."""
+    loop = asyncio.get_running_loop()
+    turned = loop.create_future()
+    loop.call_soon(turned.set_result, None)
+    return turned
+
+
 class Sleepy(AsyncActor):
     def __init__(self, log: list[object] | None = None) -> None:
         self.log = [] if log is None else log
@@ -66,14 +74,14 @@ class Sleepy(AsyncActor):
         if message == "hang":
             self.log.append("hangs")
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             finally:
                 self.log.append("unwound")
         if message == "exit":
             self.exit(Abnormal("wanted"))
         if isinstance(message, Actor | type(self.ref)):
             return await message.ask_async("hello", timeout=5)
-        await asyncio.sleep(0)
+        await _turn()
         return message
 
     async def teardown(self, reason: object) -> None:
@@ -93,7 +101,7 @@ class TestAsyncActors:
         class Slow(AsyncActor):
             async def handle(self, message: object) -> None:
                 seen.append(message)
-                await asyncio.sleep(0)
+                await _turn()
                 seen.append(message)
 
         ref = system.start(Slow)
@@ -187,7 +195,7 @@ class TestAwaiting:
 
         async def main() -> list[object]:
             waiting = asyncio.gather(*(_value(future) for _ in range(3)))
-            await asyncio.sleep(0)
+            await _turn()
             threading.Thread(target=future.set, args=(5,)).start()
             return list(await waiting)
 
@@ -365,14 +373,14 @@ def test_return_codes_are_read_as_exits_or_signals():
 
 
 _PARENT = f"""
-import sys, time
+import sys
 from supervisors import ActorSystem
 from supervisors.process import ProcessActor
 system = ActorSystem()
 ref = system.start(ProcessActor, {COUNTER!r})
 ref.tell(["hang", sys.argv[1]])
 print(ref.cell.actor.pid, flush=True)
-time.sleep(60)
+sys.stdin.read()
 """
 
 
@@ -381,6 +389,7 @@ def test_a_process_ends_with_its_parent_whatever_it_does(tmp_path: Path):
     """Supervision §3.3."""
     parent = subprocess.Popen(
         [sys.executable, "-c", _PARENT, str(tmp_path / "hangs")],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
         text=True,
