@@ -153,7 +153,7 @@ class Core:
                 "this process was forked from the one whose runtime this is, and has no part in it; open "
                 "a Runtime of its own, or start processes by spawn or forkserver"
             )
-        if waits and hub.draining:
+        if waits and hub.draining and not self._closed:
             raise Draining("the runtime drains and takes no new calls; tell() is still kept")
         reason = hub.quarantined.get(thread_id)
         if reason is not None and not isinstance(message, Release):

@@ -99,12 +99,13 @@ def health_of(core: Core | None) -> RuntimeHealth:
 
 
 def _reasons(core: Core) -> list[str]:
-    hub, reasons = core.hub, []
+    hub = core.hub
+    reasons: list[str] = []
     if core.failure is not None:
-        reasons.append(f"the runtime failed: {core.failure.message}")
-    elif core.closed:
-        reasons.append("the runtime was closed")
-    elif hub.fatal is not None:
+        return [f"the runtime failed: {core.failure.message}"]
+    if core.closed:
+        return ["the runtime was closed"]
+    if hub.fatal is not None:
         reasons.append(f"the runtime is about to fail: {hub.fatal}")
     if hub.draining:
         reasons.append("the runtime drains: tell() is kept, other calls are refused")

@@ -44,11 +44,13 @@ class LoopTask:
         "_owner",
         "_task",
         "_token",
+        "_worker",
     )
 
     def __init__(
         self,
         hub: Hub,
+        worker: LoopWorker,
         name: str,
         body: Callable[[LoopTask], Coroutine[Any, Any, Any]],
         *,
@@ -57,6 +59,7 @@ class LoopTask:
         context: Context,
     ) -> None:
         self._hub = hub
+        self._worker = worker
         self._name = name
         self._body = body
         self._owner = owner
@@ -120,9 +123,7 @@ class LoopTask:
         if not self._take():
             return False
         self._owner.put_system(Down(self._token, KILLED))
-        worker = self._hub.loop
-        if worker is not None:
-            worker.post(self._cancel)
+        self._worker.post(self._cancel)
         self._hub.system.scheduler.timers.add(grace, _Abandon(self), None)
         return True
 
@@ -179,6 +180,9 @@ class _Watched:
             value, error = None, None
             try:
                 value = yield pending
+            except GeneratorExit:  # the loop ended under it
+                coroutine.close()
+                raise
             except BaseException as raised:  # noqa: BLE001 - it is thrown on into the coroutine
                 error = raised
 
@@ -247,7 +251,7 @@ class LoopWorker:
         token: object,
         context: Context,
     ) -> LoopTask:
-        task = LoopTask(self._hub, name, body, owner=owner, token=token, context=context)
+        task = LoopTask(self._hub, self, name, body, owner=owner, token=token, context=context)
         self.post(task.begin)
         return task
 
@@ -297,6 +301,11 @@ class LoopWorker:
 
 
 def _gives_up(error: BaseException) -> bool:
-    """Whether the framework cancelled the task; a `CancelledError` that user code raises is a failure."""
+    """Whether the framework cancelled the task, or its loop ended under it.
+
+    A `CancelledError` that user code raises is a failure.
+    """
+    if not isinstance(error, asyncio.CancelledError):
+        return isinstance(error, GeneratorExit)
     task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return task is not None and task.cancelling() > 0

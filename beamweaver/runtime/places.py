@@ -175,7 +175,7 @@ def _live(identity: str) -> _Place | None:
         # After a fork the workers are gone: the child begins anew.
         del _places[identity]
         return None
-    if place.core.closed and place.users is not None:
+    if place.core.closed and place.users is not None and not place.closing:
         del _places[identity]
         place.core.close()
         return None
