@@ -135,6 +135,17 @@ class _Planned:
             self.checkpoints.add(seq)
 
 
+def _follows(commit: Commit, thread: _Thread | None) -> bool:
+    """Whether a commit is the next step of a thread: the plain case, which needs no further look."""
+    checkpoint = commit.record.checkpoint
+    return (
+        thread is not None
+        and commit.record.seq == thread.next_seq
+        and checkpoint is not None
+        and checkpoint.parent == thread.checkpoint
+    )
+
+
 def _refusal(commit: Commit, thread: _Thread | None, plan: _Planned) -> StoreError | None:
     """Why a commit cannot be written."""
     checkpoint = commit.record.checkpoint
@@ -236,7 +247,7 @@ class MemoryCheckpointer(Checkpointer):
         self._check(epoch)
         results: list[StoreError | None] = []
         accepted: list[tuple[Commit, bytes, bytes]] = []
-        planned: dict[str, _Planned] = {}
+        planned: dict[str, _Planned] | None = {} if len(commits) > 1 else None
         for commit in commits:
             encoded = self._encoded(commit, planned)
             if isinstance(encoded, StoreError):
@@ -265,19 +276,24 @@ class MemoryCheckpointer(Checkpointer):
             )
 
     def _encoded(
-        self, commit: Commit, planned: dict[str, _Planned]
+        self, commit: Commit, planned: dict[str, _Planned] | None
     ) -> tuple[bytes, bytes] | StoreError:
-        """Record and row, encoded; or why this commit cannot be written."""
+        """Record and row, encoded; or why this commit cannot be written. `planned` is None for one alone."""
         thread_id = commit.thread_id
         thread = self._threads.get(thread_id)
         if thread is None and thread_key(thread_id) is None:
             return refused_id(thread_id)
         try:
-            check_names(commit)
+            if commit.run_names:
+                check_names(commit)
             record = encode_record(commit.record)
             row = b"" if commit.thread is None else encode_thread(commit.thread)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
+        if planned is None:
+            if _follows(commit, thread):
+                return record, row
+            planned = {}
         plan = planned.get(thread_id)
         if plan is None:
             plan = planned[thread_id] = _Planned(thread)

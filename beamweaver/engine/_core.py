@@ -66,7 +66,7 @@ class Core:
         self.ready_async: deque[Task] = deque()
         """Tasks of async nodes that may start; they hold no worker."""
         self._async_running = 0
-        self._has_async = any(node.is_async for node in graph.nodes.values())
+        self._has_async = graph.has_async
         self.sleeping: dict[int, Task] = {}
         """Waiting for their next attempt, by position."""
         self.dirty: list[Task | Entry] = []

@@ -111,6 +111,7 @@ class CompiledGraph:
         self.open = schema is None
         self.nodes = MappingProxyType(dict(nodes))
         self.channels = MappingProxyType(dict(channels))
+        self.has_async = any(node.is_async for node in self.nodes.values())
         self.edges = MappingProxyType(dict(edges))
         self.joins = MappingProxyType(dict(joins))
         self.branches = MappingProxyType(dict(branches))
