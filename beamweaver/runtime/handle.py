@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from beamweaver.errors import CallRefused
+from beamweaver.errors import BeamWeaverError, CallRefused
 from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.reading import read_state
@@ -137,7 +138,12 @@ class ThreadHandle:
         Raises:
             CallRefused: The thread is not quarantined.
         """
+        refuse_blocking(self._core, "release", "atell")
         hub = self._core.hub
+        marking = hub.marking.get(self.thread_id)
+        if marking is not None:
+            with suppress(BeamWeaverError):
+                marking.get()  # else the store would hear of the quarantine after its end
         state = self.get_state()
         if self.thread_id not in hub.quarantined and (
             state is None or state.status != "quarantined"
@@ -148,7 +154,7 @@ class ThreadHandle:
             )
         hub.quarantined.pop(self.thread_id, None)
         if state is not None:
-            self.ask(Release(), raises=False)
+            self.tell(Release())
             self.tell(Continue())
 
     def get_state(self, checkpoint_id: str | None = None) -> ThreadState | None:

@@ -6,11 +6,12 @@ import itertools
 import os
 import random
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from beamweaver.errors import RuntimeStopped, UnknownGraph
-from beamweaver.runtime.edits import Edits
+from beamweaver.runtime.edits import Apply, Edits
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.table import ThreadTable
@@ -91,6 +92,8 @@ class Hub:
         self.bodies: dict[str, Bodies] = {}
         """What the last incarnation of each thread's actor has running; it outlives that actor."""
         self.quarantined: dict[str, str] = {}
+        self.marking: dict[str, Future[Any]] = {}
+        """Threads whose quarantine is on its way to the store."""
         self.draining = False
         self.fault: Callable[[str, str], None] | None = None
         """For tests: called with the name of each point that is reached, and the thread if one reached it."""
@@ -238,10 +241,23 @@ class Hub:
         )
         return StartChild(spec, reply_to=(supervisor, spec.id))
 
-    def quarantine_kept(self, thread_id: str, done: Future[Any]) -> None:
-        """The store knows of a quarantine, so it need not be kept here (unless it could not be told)."""
+    def quarantine(self, thread_id: str, reason: str, mark: Apply) -> None:
+        """Set a thread aside here, until `mark` has set it aside in the store; for good, if that fails."""
+        self.quarantined[thread_id] = reason
+        if len(self.quarantined) > self.limits.threads_running:
+            self.quarantined.pop(next(iter(self.quarantined)))
+        self.marking[thread_id] = mark.done
+        mark.done.add_done_callback(lambda _done: self._marked(thread_id, mark))
+        with suppress(RuntimeStopped):
+            self.edits.add(mark)
+            if self.writer is not None:
+                self.writer.put(mark)
+
+    def _marked(self, thread_id: str, mark: Apply) -> None:
+        self.edits.drop(mark)
+        self.marking.pop(thread_id, None)
         try:
-            kept = done.get()
+            kept = mark.done.get()
         except Exception as error:
             self.log.exception("quarantine_not_stored", thread_id=thread_id, error=repr(error))
             return

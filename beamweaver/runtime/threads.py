@@ -92,16 +92,15 @@ class ThreadSupervisor(DynamicSupervisor):
             f"its actor crashed {hub.limits.crashes_without_commit} times without a commit, "
             f"last with {reason!r}"
         )
-        hub.quarantined[thread_id] = text
+        mark = Apply(
+            lambda store, epoch: _mark(store, epoch, thread_id, text), self.system.future()
+        )
+        hub.quarantine(thread_id, text, mark)
         hub.gone(thread_id)
         hub.waiters.fail_thread(thread_id, quarantined(thread_id, text))
         hub.log.error("thread_quarantined", thread_id=thread_id, reason=text)
         if hub.listeners:
             hub.publish(ThreadQuarantined(thread_id=thread_id, reason=text))
-        if hub.writer is not None:
-            done = self.system.future()
-            hub.writer.put(Apply(lambda store, epoch: _mark(store, epoch, thread_id, text), done))
-            done.add_done_callback(lambda _done: hub.quarantine_kept(thread_id, _done))
 
 
 def _mark(store: Checkpointer, epoch: int, thread_id: str, reason: str) -> bool:

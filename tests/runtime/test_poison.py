@@ -8,9 +8,20 @@ from beamweaver import Continue, Invoke, Runtime
 from beamweaver.errors import CallRefused, Quarantined
 from beamweaver.events import StepCommitted, ThreadQuarantined, ThreadRestarted, ThreadTakenUp
 from beamweaver.limits import Limits
+from supervisors import KILLED
 from supervisors.testing import eventually
 from tests.runtime.children import finish_healthy, healthy, killed, poisoned, run_poisoned
-from tests.runtime.kit import Boom, Caller, Counted, Events, failing_at, line, simulated, wrote
+from tests.runtime.kit import (
+    Boom,
+    Caller,
+    Counted,
+    Events,
+    Gate,
+    failing_at,
+    line,
+    simulated,
+    wrote,
+)
 
 
 class TestAThreadThatKillsItsProcess:
@@ -147,6 +158,24 @@ class TestAnActorThatCrashes:
         with self.start(place.open(), 0) as runtime:
             runtime.thread("bad").release()
             assert runtime.thread("bad").ask(Continue(), timeout=10).state["log"] == ["a", "b"]
+
+    def test_a_release_is_durable_when_it_returns_and_waits_for_no_run(self, memory):
+        gate = Gate({"log": ["b"]})
+        app = line("g", a=wrote("a"), b=gate).compile()
+        fault = failing_at("thread.load", times=3)
+        with Runtime(memory, graphs=[app]) as runtime:
+            runtime.thread("bad").tell(Invoke({"n": 1}))
+            gate.wait()
+            hub = runtime._core.hub
+            hub.fault = fault
+            hub.system.exit(hub.actors["bad"], KILLED)
+            with pytest.raises(Quarantined):
+                runtime.thread("bad").ask(Continue(), timeout=10)
+            runtime.thread("bad").release()
+            assert runtime.get_state("bad").status == "running"
+            gate.open()
+            outcome = runtime.thread("bad").ask(Continue(), timeout=10)
+            assert outcome.state["log"] == ["a", "b"]
 
     def test_only_a_quarantined_thread_can_be_released(self, store):
         with self.start(store, 0) as runtime:
