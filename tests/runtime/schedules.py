@@ -287,9 +287,10 @@ class World:
 
 def cells_of(supervisor: Any) -> list[Any]:
     """The children of a supervisor that have not ended; none of what is no supervisor."""
-    if not isinstance(supervisor.actor, Family):
+    actor = supervisor.actor  # it may end meanwhile
+    if not isinstance(actor, Family):
         return []
-    runs = [child.run for child in supervisor.actor.snapshot()]
+    runs = [child.run for child in actor.snapshot()]
     cells = [run.cell for run in runs if run is not None and run.ended is None]
     return [cell for cell in cells if cell is not None]
 

@@ -17,7 +17,7 @@ before = resource.getrusage(resource.RUSAGE_SELF)
 import beamweaver
 after = resource.getrusage(resource.RUSAGE_SELF)
 assert threading.active_count() == 1, "nothing starts at import"
-heavy = {"typer", "pydantic", "langgraph"} & set(sys.modules)
+heavy = {"typer", "pydantic", "langgraph", "asyncio", "structlog"} & set(sys.modules)
 assert not heavy, heavy
 cost = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 sys.exit(0 if cost < 0.25 else f"{cost:.3f} s")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import threading
+
 import pytest
 
-from tests.runtime.schedules import World
+from beamweaver import Continue, Invoke, Runtime
+from beamweaver.events import RunEnded
+from beamweaver.limits import Limits
+from supervisors import KILLED
+from tests.runtime.kit import PATIENCE, SIX, Caller, Oracle, six
+from tests.runtime.schedules import World, cells_of
 
 
 def judge(seed: int, *, drains: bool = False, **options: int) -> None:
@@ -45,3 +53,36 @@ def test_nobody_waits_for_ever_where_somebody_once_did(seed):
 def test_a_hundred_more_histories(first):
     for seed in range(first, first + 100):
         judge(seed, kills=8 if seed % 2 else 6, deaths=0 if seed % 2 else 3, drains=not seed % 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("idle", [0, 50])
+def test_on_real_workers_a_storm_of_kills_leaves_no_caller_without_its_outcome(store, seed, idle):
+    rng, stop, wrong = random.Random(seed), threading.Event(), []
+    limits = Limits(crashes_without_commit=1_000_000, threads_idle=idle, threads_running=3)
+
+    def client(number):
+        calls = 0
+        while not stop.is_set():
+            calls += 1
+            thread = runtime.thread(f"t{number}-{calls}")
+            if calls % 3 == 0:
+                thread.tell(Invoke({"n": number}))
+            message = Continue() if calls % 3 == 0 else Invoke({"n": number})
+            state = thread.ask(message, timeout=PATIENCE).state
+            if state["log"] != SIX:
+                wrong.append(state)
+
+    with Runtime(store, graphs=[six().compile()], limits=limits, max_restarts=1_000_000) as runtime:
+        oracle = Oracle(runtime)
+        clients = [Caller(client, number) for number in range(10)]
+        for kill in range(60):
+            oracle.wait(RunEnded, count=1 + 3 * kill)
+            parts = cells_of(runtime._core._root.cell)
+            threads = [cell for part in parts for cell in list(cells_of(part))]
+            runtime._core.system.exit(rng.choice([*parts, *threads]), KILLED)
+        stop.set()
+        for one in clients:
+            one.join()
+        assert (wrong, oracle.reruns) == ([], []), f"seed {seed}"
