@@ -80,7 +80,7 @@ def test_a_run_that_is_killed_again_in_each_life_ends(tmp_path):
     """Each life lasts for some commits, so none is poisoned; the next goes on."""
     path = tmp_path / "state.lmdb"
     acknowledged: set[str] = set()
-    for nth in (30,) * 8:
+    for nth in (50,) * 8:
         told, killed = run_child(path, "process-kill", nth)
         for name, task in told:
             if name == "TaskStarted":
