@@ -96,7 +96,7 @@ class Keeper:
             try:
                 pool.timers.fire_due()
                 pause = self._tick()
-            except Exception:
+            except Exception:  # our own fault: no timer would fire without the keeper
                 _logger.exception("the keeper failed: please report this as a bug of supervisors")
                 pause = _SLOW_TICK
             pause = self._until_timer(pause)

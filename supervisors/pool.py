@@ -272,7 +272,7 @@ class PoolScheduler:
             worker.tick += 1
             try:
                 item.turn(worker)
-            except BaseException:
+            except BaseException:  # our own fault: this worker serves others too
                 _logger.exception("a turn raised: please report this as a bug of supervisors")
             item = None  # a worker at rest keeps nothing alive
             if worker.zombie:

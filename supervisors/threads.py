@@ -112,7 +112,7 @@ class ThreadScheduler:
         while True:
             try:
                 item.turn(host)
-            except BaseException:
+            except BaseException:  # our own fault: the host must still end its item
                 _logger.exception("a turn raised: please report this as a bug of supervisors")
             if self._over(host, item):
                 return

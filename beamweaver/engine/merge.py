@@ -195,7 +195,7 @@ def _reduce(channel: Channel, current: Any, items: list[_Item]) -> Any:
         return current
     try:
         return channel.fold(current, updates)
-    except Exception as error:
+    except Exception as error:  # a reducer is user code
         nodes = sorted({item.node for item in items if item.node not in (None, START)})
         kept = "; their results are kept, continue the thread when the reducer is mended"
         raise ReducerFailed(

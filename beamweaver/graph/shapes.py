@@ -78,7 +78,7 @@ class Shape:
             )
         try:
             return self._make(**given)
-        except Exception as error:
+        except Exception as error:  # the class is user code
             raise InvalidUpdate(
                 f"{self.name} cannot be made of the state: {type(error).__name__}: {error}"
             ) from error

@@ -258,7 +258,7 @@ class Hub:
         self.marking.pop(thread_id, None)
         try:
             kept = mark.done.get()
-        except Exception as error:
+        except Exception as error:  # the store is at fault: it stays set aside here
             self.log.exception("quarantine_not_stored", thread_id=thread_id, error=repr(error))
             return
         if kept:

@@ -17,6 +17,24 @@ from supervisors.testing import eventually
 from tests.runtime.kit import Caller, Events, Gate, line, simulated, wrote
 
 
+def left_unfinished(place, threads):
+    """Threads `t0`, `t1`, … that a closed runtime left; their next attempts wait at the gate."""
+    stop, gate = Gate(), Gate({"log": ["a"]})
+    gates = [stop]
+
+    def node(state):
+        return gates[0](state)
+
+    app = line("g", a=node).compile()
+    runtime = Runtime(place.open(), graphs=[app]).start()
+    for i in range(threads):
+        runtime.thread(f"t{i}").tell(Invoke({"n": i}))
+    runtime.close()
+    stop.open()
+    gates[0] = gate
+    return app, gate
+
+
 class TestPlacesOfRunningThreads:
     def test_threads_beyond_the_limit_wait_and_health_says_so(self, store):
         gate = Gate({"log": ["a"]})
@@ -89,19 +107,7 @@ class TestPlacesOfRunningThreads:
 
     @pytest.mark.parametrize("batch", [1, 256])
     def test_recovery_takes_up_no_more_than_there_are_places_and_all_in_the_end(self, place, batch):
-        stop, gate = Gate(), Gate({"log": ["a"]})
-        gates = [stop]
-
-        def node(state):
-            return gates[0](state)
-
-        app = line("g", a=node).compile()
-        runtime = Runtime(place.open(), graphs=[app]).start()
-        for i in range(6):
-            runtime.thread(f"t{i}").tell(Invoke({"n": i}))
-        runtime.close()
-        stop.open()
-        gates[0] = gate
+        app, gate = left_unfinished(place, 6)
         limits = Limits(threads_running=2, recovery_batch=batch)
         with Runtime(place.open(), graphs=[app], limits=limits) as runtime:
             eventually(lambda: gate.runs == 2 and runtime.statistics().waiting_threads == 1)
@@ -113,19 +119,7 @@ class TestPlacesOfRunningThreads:
             assert runtime.statistics().taken_up == 6
 
     def test_a_killed_recovery_leaves_no_place_taken(self, place):
-        stop, gate = Gate(), Gate({"log": ["a"]})
-        gates = [stop]
-
-        def node(state):
-            return gates[0](state)
-
-        app = line("g", a=node).compile()
-        runtime = Runtime(place.open(), graphs=[app]).start()
-        for i in range(4):
-            runtime.thread(f"t{i}").tell(Invoke({"n": i}))
-        runtime.close()
-        stop.open()
-        gates[0] = gate
+        app, gate = left_unfinished(place, 4)
         limits = Limits(threads_running=1)
         with Runtime(place.open(), graphs=[app], limits=limits, max_restarts=100) as runtime:
             hub = runtime._core.hub
