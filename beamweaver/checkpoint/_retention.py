@@ -93,8 +93,10 @@ def delete(writer: RecordWriter, epoch: int, thread_id: str) -> bool:
     tid = thread_key(thread_id)
 
     def hide(txn: Txn) -> bool:
-        if tid is None or txn.get(ROWS + tid) is None:
+        if tid is None:
             return False
+        if txn.get(ROWS + tid) is None:
+            return txn.get(JOBS + tid) is not None  # an earlier call was cut off
         for key in (ROWS + tid, MARKS + tid, *(status_key(s, tid) for s in STATUS_CODES)):
             txn.delete(key)
         _remove_some(txn, tid)
@@ -149,6 +151,7 @@ def copy(writer: RecordWriter, epoch: int, source: str, target: str) -> bool:
     if old is None:
         return False
     with writer.alone():
+        _remove_rest(writer, epoch, new)  # what a call that was cut off left of it
         copying = _Copying(old, new, target)
         try:
             while writer.transact(epoch, copying.step, changes=target):

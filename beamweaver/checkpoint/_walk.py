@@ -7,6 +7,7 @@ import datetime as dt
 import decimal
 import enum
 import fractions
+import itertools
 import pathlib
 import uuid
 import zoneinfo
@@ -208,7 +209,10 @@ class Walker:
                 raise
         else:
             return tree
-        return self._pairs((MARKS[Mark.MAP],), value, depth)
+        # What is walked stays so: each level would double the work of the one inside it otherwise.
+        done = itertools.chain.from_iterable(tree.items())
+        rest = dict(itertools.islice(value.items(), len(tree), None))
+        return self._pairs((MARKS[Mark.MAP], *done), rest, depth)
 
     def _pairs(self, start: tuple[Tree, ...], value: Mapping[object, object], depth: int) -> Tree:
         _no_attributes(value)

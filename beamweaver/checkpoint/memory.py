@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from beamweaver.checkpoint._prune import Rule
+
+    _Encoded: TypeAlias = tuple[bytes, bytes, Sequence[bytes]]
 
 __all__ = ["MemoryCheckpointer"]
 
@@ -246,7 +248,7 @@ class MemoryCheckpointer(Checkpointer):
         faults = self.faults
         self._check(epoch)
         results: list[StoreError | None] = []
-        accepted: list[tuple[Commit, bytes, bytes]] = []
+        accepted: list[tuple[Commit, _Encoded]] = []
         planned: dict[str, _Planned] | None = {} if len(commits) > 1 else None
         for commit in commits:
             encoded = self._encoded(commit, planned)
@@ -254,14 +256,14 @@ class MemoryCheckpointer(Checkpointer):
                 results.append(encoded)
                 continue
             results.append(None)
-            accepted.append((commit, *encoded))
+            accepted.append((commit, encoded))
         if faults is not no_faults and accepted:
             for _ in accepted:
                 faults("put.before")
                 faults("put.after")
             faults("sync.before")
-        for commit, record, row in accepted:
-            self._keep(commit, record, row)
+        for commit, encoded in accepted:
+            self._keep(commit, *encoded)
         return results
 
     def _check(self, epoch: int) -> None:
@@ -277,8 +279,8 @@ class MemoryCheckpointer(Checkpointer):
 
     def _encoded(
         self, commit: Commit, planned: dict[str, _Planned] | None
-    ) -> tuple[bytes, bytes] | StoreError:
-        """Record and row, encoded; or why this commit cannot be written. `planned` is None for one alone."""
+    ) -> _Encoded | StoreError:
+        """Record, row and messages, encoded; or why this commit cannot be written. `planned` is None for one alone."""
         thread_id = commit.thread_id
         thread = self._threads.get(thread_id)
         if thread is None and thread_key(thread_id) is None:
@@ -288,11 +290,12 @@ class MemoryCheckpointer(Checkpointer):
                 check_names(commit)
             record = encode_record(commit.record)
             row = b"" if commit.thread is None else encode_thread(commit.thread)
+            inbox = [_encode(message) for message in commit.inbox_put] if commit.inbox_put else ()
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
         if planned is None:
             if _follows(commit, thread):
-                return record, row
+                return record, row, inbox
             planned = {}
         plan = planned.get(thread_id)
         if plan is None:
@@ -300,9 +303,9 @@ class MemoryCheckpointer(Checkpointer):
         refusal = _refusal(commit, thread, plan)
         if refusal is None:
             plan.take(commit)
-        return refusal or (record, row)
+        return refusal or (record, row, inbox)
 
-    def _keep(self, commit: Commit, record: bytes, row: bytes) -> None:
+    def _keep(self, commit: Commit, record: bytes, row: bytes, inbox: Sequence[bytes]) -> None:
         """Take an accepted commit in. Nothing here can fail."""
         thread = self._threads.get(commit.thread_id)
         if thread is None:
@@ -321,8 +324,8 @@ class MemoryCheckpointer(Checkpointer):
             thread.names.update(commit.run_names)
         if commit.run_ended is not None:
             thread.ends[commit.run_ended[0]] = commit.run_ended[1]
-        for message in commit.inbox_put:
-            thread.inbox[message.number] = _encode(message)
+        for message, encoded in zip(commit.inbox_put, inbox, strict=True):
+            thread.inbox[message.number] = encoded
         for place in commit.inbox_drop:
             thread.inbox.pop(place, None)
         if self._shallow and commit.record.checkpoint is not None:

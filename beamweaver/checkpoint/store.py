@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -24,7 +25,6 @@ from beamweaver.checkpoint._layout import (
     NAMES,
     RECORDS,
     ROWS,
-    corrupt,
     number,
     read_number,
     refused_id,
@@ -33,11 +33,10 @@ from beamweaver.checkpoint._layout import (
     sealed,
     tail,
     thread_key,
-    unseal,
 )
 from beamweaver.checkpoint._meta import Meta, fence_of, read_epoch, read_meta
 from beamweaver.checkpoint._prune import Pruning, all_rule
-from beamweaver.checkpoint._reads import TxnStream, read_marks
+from beamweaver.checkpoint._reads import TxnStream, read_marks, read_row
 from beamweaver.checkpoint._refusals import (
     check_names,
     conflict,
@@ -50,7 +49,6 @@ from beamweaver.checkpoint.base import no_faults
 from beamweaver.checkpoint.records import (
     Commit,
     StatusName,
-    decode_thread,
     encode_record,
     encode_thread,
 )
@@ -155,7 +153,7 @@ class RecordWriter:
         self._name = name
         self._max_bytes = max_bytes
         self._lock = threading.RLock()  # a finalizer may release inside a call
-        self._heads: dict[str, _Head] = {}
+        self._heads: OrderedDict[str, _Head] = OrderedDict()
         self._epoch = -1
         self._fence = b""
         self._broken: StoreBroken | None = None
@@ -203,7 +201,7 @@ class RecordWriter:
         """Write a group; see `Checkpointer.commit`."""
         with self._lock:
             while len(self._heads) > _HEADS:  # never within a group, whose threads must stay known
-                del self._heads[next(iter(self._heads))]
+                self._heads.popitem(last=False)
             items = [self._prepared(commit) for commit in commits]
             try:
                 written = self._group(epoch, items, faults)
@@ -406,12 +404,8 @@ class RecordWriter:
         key = txn.last(records, tail(records))
         next_seq = 0 if key is None else read_number(key) + 1
         next_seq = max(next_seq, read_marks(txn, tid).floor)
-        row = txn.get(ROWS + tid)
-        try:
-            status = None if row is None else decode_thread(unseal(ROWS + tid, row)).status
-        except msgspec.DecodeError as error:
-            raise corrupt(ROWS + tid, str(error)) from error
-        head = _Head(tid, next_seq, status)
+        row = read_row(txn, tid)
+        head = _Head(tid, next_seq, None if row is None else row.status)
         self._heads[thread_id] = head
         return head
 

@@ -45,4 +45,4 @@ def checkpoint_id(branch: str, seq: int) -> str:
 def parse_checkpoint_id(text: str) -> tuple[str, int] | None:
     """Branch and `seq` of a checkpoint id, or None if it is none."""
     branch, dash, seq = text.rpartition("-")
-    return (branch, int(seq)) if dash and branch and seq.isdigit() else None
+    return (branch, int(seq)) if dash and branch and seq.isdecimal() else None

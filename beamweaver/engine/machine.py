@@ -113,6 +113,7 @@ class Machine(Admissions):
             return
         self.state.values = with_initial(self.graph, state.values)
         self._view = None
+        self.state.step.amendments = state.step.amendments
         for mine, stored in zip(self.state.step.tasks, state.step.tasks, strict=True):
             if mine.result is not None and stored.result is not None:
                 mine.result.writes = stored.result.writes

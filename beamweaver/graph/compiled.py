@@ -11,7 +11,7 @@ Example:
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import InvalidUpdate, UnknownChannel
 from beamweaver.graph._text import listed, nearest
@@ -68,7 +68,7 @@ class CompiledGraph:
         checkpointer: What the user gave; this package never looks at it.
     """
 
-    _fixed: ClassVar[frozenset[str]]
+    _fixed: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -136,10 +136,11 @@ class CompiledGraph:
         self.strict = strict
         self.clearing = tuple(channel for channel in channels.values() if channel.clears)
         self.managed = tuple(channel for channel in channels.values() if channel.managed)
+        self._fixed = frozenset(self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> None:
         # Subclasses may have state of their own; what the builder made stays as it is.
-        if name in self._fixed and name in self.__dict__:
+        if name in self._fixed:
             raise AttributeError(
                 f"graph {self.name!r} is compiled, so its {name} cannot be set; change the builder "
                 "and compile again"
@@ -265,14 +266,3 @@ class CompiledGraph:
         from beamweaver.graph.picture import draw_svg  # noqa: PLC0415  # few processes draw
 
         return {"image/svg+xml": draw_svg(self), "text/plain": repr(self)}
-
-
-CompiledGraph._fixed = frozenset(  # noqa: SLF001  # the class's own constant
-    {
-        "name", "version", "fingerprint", "outline", "schema", "context_schema", "open", "nodes",
-        "channels", "edges", "joins", "branches", "guards", "ends", "shape", "input_shape",
-        "output_shape", "inputs", "required", "clearing", "managed", "failure_policy",
-        "step_timeout", "run_timeout", "max_concurrency", "recursion_limit", "interrupt_before",
-        "interrupt_after", "migrations", "on_failure", "strict", "checkpointer",
-    }
-)  # fmt: skip

@@ -44,12 +44,14 @@ if TYPE_CHECKING:
     from beamweaver.runtime.requests import Message
     from supervisors import ActorRef, ExitReason, Node
 
-__all__ = ["Core"]
+__all__ = ["CLOSE_SECONDS", "Core"]
 
 _STOP_SECONDS = 10.0
 """Seconds for the tree to stop: its writer may be in a sync."""
 _CUT_GRACE = 2.0
 """Seconds beyond a drain's deadline in which killed bodies end or are abandoned."""
+CLOSE_SECONDS = _STOP_SECONDS + 3 * _CUT_GRACE
+"""Seconds after which a close that began has ended, with some to spare."""
 
 
 class Core:

@@ -7,7 +7,7 @@ its mailbox, and its successor finds in this table what nobody began.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import RuntimeStopped, StoreError
 
@@ -16,16 +16,7 @@ if TYPE_CHECKING:
 
     from supervisors import Future
 
-__all__ = ["CHANGED", "Apply", "Edits"]
-
-
-class _Changed:
-    def __repr__(self) -> str:
-        return "CHANGED"
-
-
-CHANGED: Final = _Changed()
-"""To a thread: what you know of yourself is void; claim the thread anew and read the store."""
+__all__ = ["Apply", "Edits"]
 
 
 class Apply:

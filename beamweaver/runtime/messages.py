@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AGAIN",
+    "CHANGED",
     "CUT",
     "DRAIN",
     "RETIRE",
@@ -52,6 +53,8 @@ CUT = _Signal("CUT")
 """To a thread: stop what still runs."""
 RETIRE = _Signal("RETIRE")
 """To a thread: leave the memory if nothing needs you."""
+CHANGED = _Signal("CHANGED")
+"""To a thread: what you know of yourself is void; claim the thread anew and read the store."""
 
 
 class Claim:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from beamweaver.errors import StoreOwned
 from beamweaver.limits import DEFAULT_LIMITS
-from beamweaver.runtime.core import Core
+from beamweaver.runtime.core import CLOSE_SECONDS, Core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +128,11 @@ def _open_public(
 
 
 def leave(core: Core, user: object | None = None) -> None:
-    """A user of a private core, or the owner of a public one, is done; the last one closes it."""
+    """A user of a private core, or the owner of a public one, is done; the last one closes it.
+
+    Whoever comes while it is being closed waits for that: their next step may be to close the store.
+    """
+    closing: _Place | None = None
     with _lock:
         found = next((p for p in _places.items() if p[1].core is core), None)
         if found is not None:
@@ -139,7 +143,12 @@ def leave(core: Core, user: object | None = None) -> None:
                     return
             elif place.users is None and user is not None:
                 return
+            if place.closing and place.pid == os.getpid():
+                closing = place
             place.closing = True
+    if closing is not None:
+        closing.closed.wait(CLOSE_SECONDS)
+        return
     try:
         core.close()
     finally:

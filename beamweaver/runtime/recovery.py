@@ -73,7 +73,7 @@ class Recovery(Actor):
             self._watch()
         elif message is AGAIN:
             self._begin()
-        elif message is ROOM:
+        elif message is ROOM and self._wanted:  # else a drain came first
             self._go_on()
         elif message is DRAIN:
             self._drain()
@@ -92,7 +92,8 @@ class Recovery(Actor):
         self._suspects.clear()
         if self._wanted:
             self._wanted = ""
-            self.cell.put(_NEXT)
+            if self._walking:
+                self.cell.put(_NEXT)
 
     def _batch(self) -> None:
         """A batch of one status after the other, then of the threads with messages that wait."""

@@ -49,16 +49,26 @@ def check_thread_id(thread_id: object, limits: Limits) -> str:
         raise InvalidThreadId(
             f"thread_id is {thread_id!r}; give a text that names the thread, such as 'order-17'"
         )
-    if len(thread_id.encode("utf-8", "surrogatepass")) > limits.thread_id_bytes:
+    if _bytes_of(thread_id) > limits.thread_id_bytes:
         raise InvalidThreadId(
-            f"thread_id {thread_id[:40]!r}… has {len(thread_id.encode())} bytes; "
-            f"limits.thread_id_bytes is {limits.thread_id_bytes}"
+            f"thread_id {thread_id[:40]!r}… has {_bytes_of(thread_id)} bytes; "
+            f"limits.thread_id_bytes is {limits.thread_id_bytes}: give a shorter one"
         )
-    if "\0" in thread_id or any("\ud800" <= char <= "\udfff" for char in thread_id):
+    if _unfit(thread_id):
         raise InvalidThreadId(
             f"thread_id {thread_id!r} has a NUL or surrogate character; use another one"
         )
     return thread_id
+
+
+def _bytes_of(text: str) -> int:
+    """How long a text is that may hold anything."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _unfit(text: str) -> bool:
+    """Whether a store could not keep it, or not tell where it ends."""
+    return "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def thread_id_of(thread_id: str | None, config: Mapping[str, Any] | None) -> str | None:
@@ -212,12 +222,14 @@ def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) ->
 
 
 def _run_id(run_id: object, limits: Limits) -> str:
-    if not isinstance(run_id, str) or not run_id or "\0" in run_id:
-        raise InvalidCall(f"run_id is {run_id!r}; give a text without NUL, or leave it out")
-    if len(run_id.encode()) > limits.run_id_bytes:
+    if not isinstance(run_id, str) or not run_id or _unfit(run_id):
         raise InvalidCall(
-            f"run_id {run_id[:40]!r}… has {len(run_id.encode())} bytes; "
-            f"limits.run_id_bytes is {limits.run_id_bytes}"
+            f"run_id is {run_id!r}; give a text without NUL and surrogates, or leave it out"
+        )
+    if _bytes_of(run_id) > limits.run_id_bytes:
+        raise InvalidCall(
+            f"run_id {run_id[:40]!r}… has {_bytes_of(run_id)} bytes; "
+            f"limits.run_id_bytes is {limits.run_id_bytes}: give a shorter one, or leave it out"
         )
     return run_id
 

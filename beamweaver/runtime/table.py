@@ -55,7 +55,7 @@ class ThreadTable:
         self._looked = False
         """Whether Recovery has looked for what ran under an earlier thread supervisor."""
         self._undrained: set[str] = set()
-        self._drained: Future[None] | None = None
+        self._drained: list[Future[None]] = []
 
     # Actors -------------------------------------------------------------------------------------
 
@@ -273,7 +273,7 @@ class ThreadTable:
             self._undrained = {*self.actors, *self._starting}
             if not self._looked:
                 self._undrained.add(_RECOVERY)
-            self._drained = done
+            self._drained.append(done)
             self._tell_drained()
             return list(self.actors.values())
 
@@ -283,8 +283,9 @@ class ThreadTable:
             return [self.actors[t] for t in self._undrained if t in self.actors]
 
     def _tell_drained(self) -> None:
-        if self._drained is not None and not self._undrained:
-            self._drained.offer(None)
+        if not self._undrained:
+            while self._drained:
+                self._drained.pop().offer(None)
 
     # Seeing -------------------------------------------------------------------------------------
 

@@ -11,21 +11,20 @@ from beamweaver.engine.machine import Machine
 from beamweaver.engine.state import Question, Result, RunState
 from beamweaver.errors import BeamWeaverError, StoreFull
 from beamweaver.events import StoreTrouble
-from beamweaver.runtime import edits
 from beamweaver.runtime import messages as msg
+from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.env import ThreadEnv
 from beamweaver.runtime.hands import Hands
 from beamweaver.runtime.inbox import calls_of
 from beamweaver.runtime.reading import wrong_graph
 from beamweaver.runtime.waiters import Answer
-from beamweaver.runtime.writer import Apply
 from supervisors import Ignore, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.checkpoint.records import Commit, ThreadImage
     from beamweaver.engine.calls import Call
     from beamweaver.runtime.hub import Hub
     from supervisors import ExitReason
@@ -58,6 +57,8 @@ class ThreadActor(Hands):
         """Recovery's wish that was granted last."""
         self._still = False
         """Whether the thread stands still until the next call, for its last commit was refused."""
+        self._unwritten: Commit | None = None
+        """What a full store did not take of a run that executes; it is tried again."""
 
     # Life ---------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class ThreadActor(Hands):
                 self._feed(Machine.cut)
             case msg.RETIRE:
                 self._retire()
-            case edits.CHANGED:
+            case msg.CHANGED:
                 self._claim_again()
 
     # Going on with the thread -------------------------------------------------------------------
@@ -283,8 +284,14 @@ class ThreadActor(Hands):
         elif self._machine is None:
             self._still = False
             self._hub.ensure(self.thread_id, recover=self._begun is not None)
-        elif self._machine.in_flight is not None:
-            self._write(WriteCommit(self._machine.in_flight))
+        else:
+            self._write_again(self._machine)
+
+    def _write_again(self, machine: Machine) -> None:
+        """Write what a full store refused, unless another commit is on its way by now."""
+        commit, self._unwritten = self._unwritten, None
+        if commit is not None and commit is machine.in_flight:
+            self._write(WriteCommit(commit))
 
     def _acknowledged(self, ack: msg.Acknowledged) -> None:
         machine = self._machine
@@ -309,6 +316,7 @@ class ThreadActor(Hands):
             assert hub.timers is not None, "the timers start before the threads"
             hub.timers.put(msg.SetTimer(self.cell, _ROOM, _FULL_SECONDS))
             if machine is not None and machine.active:
+                self._unwritten = machine.in_flight
                 return
         self._bodies.kill_all()
         hub.waiters.fail_thread(self.thread_id, error)

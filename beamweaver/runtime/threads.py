@@ -9,7 +9,7 @@ import msgspec
 from beamweaver.checkpoint.records import Commit, Record
 from beamweaver.engine.calls import quarantined
 from beamweaver.events import ThreadQuarantined, ThreadRestarted
-from beamweaver.runtime.writer import Apply
+from beamweaver.runtime.edits import Apply
 from supervisors import ChildReply, Crashed, DynamicSupervisor, StartError
 
 if TYPE_CHECKING:

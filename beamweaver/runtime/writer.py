@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.errors import CallRefused, OwnershipLost, StoreBroken, StoreFull
-from beamweaver.runtime.edits import CHANGED, Apply
-from beamweaver.runtime.messages import Acknowledged, Claim, Claimed, Left, Refused, Write
+from beamweaver.runtime.edits import Apply
+from beamweaver.runtime.messages import CHANGED, Acknowledged, Claim, Claimed, Left, Refused, Write
 from supervisors import Actor
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from beamweaver.errors import StoreError
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["Apply", "CheckpointWriter"]
+__all__ = ["CheckpointWriter"]
 
 
 class CheckpointWriter(Actor):
