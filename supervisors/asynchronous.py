@@ -97,7 +97,8 @@ class AsyncActor(Deputy):
     def let_go(self) -> None:
         """Cancel what runs."""
         self._over = True
-        self._on_loop(self._cancel)
+        if hasattr(self, "_loop"):  # else its loop could not be had, and nothing runs
+            self._on_loop(self._cancel)
 
     def _call(
         self, make: Callable[[], Awaitable[Any]], news: Callable[[Any], Begun | Answered | Gone]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from _thread import allocate_lock
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pykka
@@ -133,6 +134,8 @@ class Future(pykka.Future[T]):
         return self._hook_value
 
     def _wait(self, timeout: float | None) -> None:
+        if timeout == inf:
+            timeout = None  # what `CancelToken.remaining` says of no deadline
         worker = here.worker
         scheduler = self._scheduler if worker is None else worker.scheduler
         if worker is not None and self._target is not None:

@@ -186,7 +186,7 @@ class ProcessPool:
 
     Args:
         system: whose workers wait for the answers
-        warm: how many processes are kept ready
+        warm: how many processes are kept ready; one more may rest between two calls
         preload: modules that they import ahead of their use
         max_processes: how many there may be in all; then a call raises `WorkersExhausted`
         codec: how arguments and values cross
@@ -279,12 +279,12 @@ class ProcessPool:
             process.send(b"C", request)
             value = decode(answer.get(timeout=timeout))
         except RemoteError:
-            self._give_back(process)
+            self._give_back(process, forget)
             raise
         except BaseException:
             process.kill()
             raise
-        self._give_back(process)
+        self._give_back(process, forget)
         return value
 
     def _listen(
@@ -304,8 +304,9 @@ class ProcessPool:
         if process.code is not None:
             ended(process.code)
 
-    def _give_back(self, process: Process) -> None:
-        if len(self._ready) < max(self._warm, 1) and not self._closed:
+    def _give_back(self, process: Process, forget: Callable[[int], object]) -> None:
+        process.on_end = forget  # else each call would add to what its end calls
+        if len(self._ready) <= self._warm and not self._closed:
             self._ready.append(process)
         else:
             process.kill()

@@ -36,7 +36,6 @@ from supervisors.spec import (
     ChildSpec,
     Strategy,
     check_flags,
-    check_spec,
     check_specs,
 )
 
@@ -369,7 +368,6 @@ class Supervisor(Family):
             answer.set_exception(error)
 
     def _start_child(self, spec: ChildSpec, answer: Answer) -> Operation:
-        check_spec(spec, self.auto_shutdown)
         check_specs([spec], self.auto_shutdown)
         present = self._children.get(spec.id)
         if present is not None:

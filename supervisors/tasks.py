@@ -310,9 +310,14 @@ class TaskSupervisor(Actor):
                     raise MaxChildren(self, self.max_children)
                 self.running[token] = task
             context: Context | None = copy_context() if self._copy_context else None
-            body = self.system.spawn_task(
-                _Call, call, args, kwargs, owner=self.cell, token=token, context=context
-            )
+            try:
+                body = self.system.spawn_task(
+                    _Call, call, args, kwargs, owner=self.cell, token=token, context=context
+                )
+            except BaseException:  # it never ran, so nothing will take it off the list
+                with self._lock:
+                    self.running.pop(token, None)
+                raise
             if task is not None:
                 task._begin(body)  # noqa: SLF001 - two halves of one thing
                 caller = task._caller  # noqa: SLF001

@@ -280,7 +280,7 @@ class MemoryCheckpointer(Checkpointer):
     def _encoded(
         self, commit: Commit, planned: dict[str, _Planned] | None
     ) -> _Encoded | StoreError:
-        """Record, row and messages, encoded; or why this commit cannot be written. `planned` is None for one alone."""
+        """Record, row and messages, encoded; or why not. `planned` is None for a commit alone."""
         thread_id = commit.thread_id
         thread = self._threads.get(thread_id)
         if thread is None and thread_key(thread_id) is None:

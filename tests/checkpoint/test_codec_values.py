@@ -374,3 +374,11 @@ class TestObjects:
 
     def test_an_alias_of_a_member_is_the_member(self):
         assert CODEC.decode(CODEC.encode(Color.CRIMSON)) is Color.RED
+
+
+def test_a_deep_map_with_keys_of_its_own_kind_is_walked_once_a_level():
+    value = {"leaf": 1}
+    for _ in range(60):
+        value = {"a": value, (1,): 0}
+
+    assert CODEC.decode(CODEC.encode(value)) == value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from beamweaver.checkpoint.records import InboxMessage
 from beamweaver.errors import CallRefused, OwnershipLost, StoreConflict, StoreError, StoreOwned
 from tests.checkpoint.kit import (
     begun,
@@ -349,3 +350,12 @@ def test_what_a_commit_reports_is_an_error_and_not_a_refused_call(store):
 
     assert isinstance(error, StoreError)
     assert not isinstance(error, CallRefused)
+
+
+def test_a_message_without_bytes_is_refused_alone_and_nothing_of_its_commit_is_kept(store):
+    epoch = begun(store, "a", "b")
+    bad = InboxMessage(number=1, id="m", kind="invoke", run_id="\ud800", payload=b"")
+    results = store.commit(epoch, [step("a", 1, inbox_put=(bad,)), step("b", 1)])
+
+    assert codes(results) == ["store_error", None]
+    assert [store.load(name).next_seq for name in "ab"] == [1, 2]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from beamweaver.checkpoint._meta import read_epoch
+from beamweaver.checkpoint._prune import CHUNK
 from beamweaver.checkpoint._reads import read_image, read_threads
-from beamweaver.checkpoint._retention import delete
+from beamweaver.checkpoint._retention import copy, delete
 from beamweaver.checkpoint.base import no_faults
 from beamweaver.checkpoint.store import RecordWriter
 from beamweaver.errors import OwnershipLost, StoreFull
@@ -121,3 +122,38 @@ def test_a_deleted_thread_leaves_no_key(kv, writer):
 
     assert delete(writer, 1, "a") is True
     assert kv.pairs == before
+
+
+def begun_and_cut_off(kv, writer, monkeypatch):
+    """A deletion of the long thread `a` that fails between two of its transactions."""
+    writer.commit(1, [step("a", 0), step("b", 0)], no_faults)
+    for seq in range(1, CHUNK + 9):
+        writer.commit(1, [step("a", seq)], no_faults)
+    left = [1]
+    commit = DictTxn.commit
+
+    def full(txn):
+        if not left:
+            raise StoreFull("no room")
+        left.pop()
+        commit(txn)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DictTxn, "commit", full)
+        with pytest.raises(StoreFull):
+            delete(writer, 1, "a")
+
+
+def test_a_deletion_that_was_cut_off_is_finished_by_the_next_one(kv, writer, monkeypatch):
+    begun_and_cut_off(kv, writer, monkeypatch)
+
+    assert delete(writer, 1, "a") is True
+    assert delete(writer, 1, "a") is False
+    assert writer.commit(1, [step("a", 0)], no_faults) == [None]
+
+
+def test_a_copy_holds_nothing_of_a_thread_whose_deletion_was_cut_off(kv, writer, monkeypatch):
+    begun_and_cut_off(kv, writer, monkeypatch)
+
+    assert copy(writer, 1, "b", "a") is True
+    assert read_image(kv.begin(write=False), "a", None).next_seq == 1

@@ -64,3 +64,12 @@ def test_attempts_that_run_go_on():
     driver.machine.replace_state(stored(driver))
     driver.run()
     assert driver.status == "complete"
+
+
+def test_amendments_are_those_of_the_store():
+    driver = Driver(fan(bad=fails(2)))
+    driver.fails({"x": [1]})
+    driver.fails({"x": [2]})
+    driver.machine.state.step.amendments[-1].writes[0].value.append("spoiled")
+    driver.machine.replace_state(stored(driver))
+    assert driver.go_on().state["x"] == [2]

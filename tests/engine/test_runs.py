@@ -117,7 +117,7 @@ class TestIds:
     def test_a_checkpoint_id_can_be_read_back(self):
         assert parse_checkpoint_id(checkpoint_id("a-b", 17)) == ("a-b", 17)
 
-    @pytest.mark.parametrize("text", ["", "x", "-1", "b-", "b-x"])
+    @pytest.mark.parametrize("text", ["", "x", "-1", "b-", "b-x", "b-²"])
     def test_other_texts_are_no_checkpoint_ids(self, text):
         assert parse_checkpoint_id(text) is None
 

@@ -9,10 +9,13 @@ import threading
 from typing import Annotated, TypedDict
 
 import pytest
+import structlog.testing
 
 from beamweaver import START, Continue, Graph, Invoke, Runtime, Send, interrupt
 from beamweaver.errors import AskTimeout, InvalidCall, NodeFailed, NodeTimeout, WouldBlock
+from beamweaver.runtime import loop
 from supervisors.testing import eventually
+from tests.runtime.kit import Gate, line
 
 
 class State(TypedDict, total=False):
@@ -252,3 +255,37 @@ class TestCalls:
                     await runtime.thread("t").aask(Invoke({"n": 1}), on_disconnect="stop")
 
         asyncio.run(main())
+
+
+def test_a_caller_that_goes_away_leaves_a_run_that_others_wait_for(store):
+    gate = Gate({"log": ["a"]})
+    app = line("g", a=gate).compile()
+
+    async def main():
+        async with Runtime(store, graphs=[app]) as runtime:
+            thread = runtime.thread("t")
+            first = asyncio.create_task(thread.aask(Invoke({"n": 1})))
+            await asyncio.to_thread(gate.wait)
+            other = asyncio.create_task(thread.aask(Continue()))
+            await asyncio.sleep(0)  # it has been sent
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            await thread.atell(Continue())  # behind a cancel, had there been one
+            gate.open()
+            return (await other).state["log"]
+
+    assert asyncio.run(main()) == ["a"]
+
+
+def test_a_node_that_blocks_the_loop_is_named_once(store, monkeypatch):
+    monkeypatch.setattr(loop, "_BLOCKS_SECONDS", -1.0)
+
+    async def node(_state):
+        return {"log": ["a"]}
+
+    with structlog.testing.capture_logs() as logged:
+        with line("g", a=node).compile(checkpointer=store) as app:
+            app.invoke({"n": 1}, thread_id="t")
+            app.invoke({"n": 2}, thread_id="t")
+    assert [e["node"] for e in logged if e["event"] == "node_blocks_the_loop"] == ["a"]

@@ -365,3 +365,38 @@ class TestHealth:
             text = runtime.tree().text()
         for part in ("registry", "timers", "writer", "loop", "threads", "recovery", "'t'"):
             assert part in text
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_a_commit_that_was_refused_is_not_repeated_over_a_later_one(self, memory, seed):
+        full, commit = [True], memory.commit
+
+        def faults(point):
+            if full and point == "put.before":
+                raise StoreFull("the disk is full")
+
+        def slow(epoch, commits):
+            results = commit(epoch, commits)
+            scheduler.clock.advance(2.0)  # the time for another try comes before the answer does
+            return results
+
+        memory.faults = faults
+        app = line("g", a=wrote("a")).compile()
+        with simulated(memory, seed, graphs=[app]) as runtime:
+            scheduler = runtime._core.system.scheduler
+            with pytest.raises(StoreFull):
+                runtime.thread("t").ask(Invoke({"n": 1}))
+            full.clear()
+            memory.commit = slow
+            assert runtime.thread("t").ask(Invoke({"n": 2})).state["n"] == 2
+
+    def test_a_drain_while_recovery_waits_for_a_place_takes_up_nothing_more(self, place):
+        app, gate = left_unfinished(place, 3)
+        limits = Limits(threads_running=1)
+        with Runtime(place.open(), graphs=[app], limits=limits, max_restarts=0) as runtime:
+            eventually(lambda: gate.runs == 1 and runtime.statistics().waiting_threads == 1)
+            drained = Caller(lambda: runtime.drain(10))
+            eventually(lambda: runtime._core.hub.draining)
+            gate.open()
+            assert drained.join() is True
+            assert runtime.failure is None
+            assert "" not in runtime._core.hub.actors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -303,3 +304,20 @@ class TestAfterAFork:
             app.invoke({"n": 1}, thread_id="t")
             in_a_fork(lambda: app.invoke({"n": 2}, thread_id="t"))
             assert app.get_state("t").values["n"] == 1
+
+
+def test_a_second_close_returns_when_the_store_is_free(place):
+    gate = Gate({"log": ["a"]})
+    app = line("g", a=gate).compile()
+    runtime = Runtime(place.open(), graphs=[app]).start()
+    runtime.thread("t").tell(Invoke({"n": 1}))
+    gate.wait()
+    closing = [threading.Thread(target=runtime.close) for _ in range(3)]
+    for thread in closing:
+        thread.start()
+    runtime.close()
+    with Runtime(place.open(), graphs=[app]) as following:
+        assert following.get_state("t").status != "complete"
+        gate.open()
+    for thread in closing:
+        thread.join()

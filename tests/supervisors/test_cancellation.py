@@ -170,3 +170,10 @@ class TestOfTasks:
         simulated.settle()
 
         assert seen == [True]
+
+
+def test_a_wait_until_a_deadline_that_is_not_there_has_no_end(pool: World):
+    token = CancelToken(pool.system)
+    actor = pool.system.start(Puppet)
+
+    assert actor.ask(lambda _me: 7, timeout=token.remaining()) == 7

@@ -320,6 +320,23 @@ class TestProcessActors:
 
 @pytest.mark.slow
 class TestProcessPools:
+    def test_a_process_that_was_used_often_ends_as_a_new_one_does(self, system: ActorSystem):
+        pool = ProcessPool(system, warm=0)
+        for n in range(1_200):  # more than a stack is deep
+            pool.call(f"{TARGETS}:double", n, timeout=10)
+        with pytest.raises(ProcessEnded):
+            pool.call("os:_exit", 3, timeout=10)
+
+        eventually(lambda: len(pool) == 0)
+        assert pool.close()
+
+    def test_calls_one_after_the_other_use_the_same_processes(self, system: ActorSystem):
+        pool = ProcessPool(system)
+        found = {pool.call("os:getpid", timeout=10) for _ in range(10)}
+
+        assert len(found) <= 2
+        assert pool.close()
+
     def test_it_calls_functions(self, system: ActorSystem):
         pool = ProcessPool(system)
         answers = [pool.call(f"{TARGETS}:double", n, timeout=10) for n in range(3)]
@@ -475,3 +492,12 @@ def test_an_async_actor_may_ignore_its_start(system: ActorSystem):
 
     with pytest.raises(Ignore):
         system.start(Shy)
+
+
+def test_an_actor_whose_loop_cannot_be_had_fails_to_start(system: ActorSystem, monkeypatch):
+    def none(_make):
+        raise OSError("no thread is left")
+
+    monkeypatch.setattr(system, "resource", none)
+    with pytest.raises(StartError, match="no thread is left"):
+        system.start(AsyncActor, timeout=10)

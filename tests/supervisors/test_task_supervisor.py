@@ -17,6 +17,7 @@ from supervisors import (
     MaxChildren,
     NoProc,
     Supervisor,
+    WorkersExhausted,
 )
 from supervisors.tasks import Failed, Ok, Tasks, TaskSupervisor
 from supervisors.testing import eventually
@@ -270,3 +271,17 @@ class TestStream:
     def test_a_stream_without_room_is_refused(self, world: World):
         with pytest.raises(InvalidSpec):
             next(tasks_of(world).stream(abs, [1], max_concurrency=0))
+
+
+def test_a_task_that_could_not_be_started_holds_no_place(pool: World, monkeypatch):
+    tasks = tasks_of(pool, max_children=1)
+
+    def none_left(*_args, **_kwargs):
+        raise WorkersExhausted("no worker is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool.system, "spawn_task", none_left)
+        with pytest.raises(WorkersExhausted):
+            tasks.run(pow, 2, 3)
+
+    assert tasks.run(pow, 2, 3).await_() == 8
