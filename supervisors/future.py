@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from _thread import allocate_lock
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ import pykka
 
 from supervisors.errors import AlreadySet, CallingSelf, CallTimeout
 from supervisors.kill import shield
-from supervisors.scheduler import here
+from supervisors.scheduler import here, park
 
 if TYPE_CHECKING:
     import asyncio
@@ -153,7 +154,7 @@ class Future(pykka.Future[T]):
         lock = allocate_lock()
         lock.acquire()
         self.add_waiter(lock)
-        lock.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+        park(self, lock, timeout)
         return self._done
 
     def add_waiter(self, waiter: Releasable) -> None:
@@ -161,6 +162,11 @@ class Future(pykka.Future[T]):
         self._waiters.append(waiter)
         if self._done:  # published before the waiters are woken: read again after appending
             self._wake()
+
+    def drop_waiter(self, waiter: Releasable) -> None:
+        """Forget a waiter that waits no more; one that was released already is none."""
+        with suppress(ValueError):
+            self._waiters.remove(waiter)
 
     def add_done_callback(self, call: Callable[[Future[T]], object]) -> None:
         """Call `call(self)` when the result is there, on the worker or thread that sets it.

@@ -20,7 +20,7 @@ from supervisors.clock import Clock, RealClock
 from supervisors.errors import Forked, InvalidSpec, WorkersExhausted
 from supervisors.keeper import Keeper
 from supervisors.kill import shield
-from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here
+from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here, park
 from supervisors.threads import ThreadScheduler
 from supervisors.timers import Timers
 
@@ -355,7 +355,7 @@ class PoolScheduler:
             self._check_fork(waitable)
             self._ensure_worker()
             waitable.add_waiter(lock)
-            lock.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+            park(waitable, lock, timeout)
             return waitable.done()
         job = worker.job
         self._enter(worker)
@@ -364,8 +364,9 @@ class PoolScheduler:
             if job is not None and job.covers == 1:  # a kill may end this wait
                 job.wake = lock
                 if job.killed:
+                    waitable.drop_waiter(lock)
                     return waitable.done()
-            lock.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+            park(waitable, lock, timeout)
         finally:
             if job is not None:
                 job.wake = None

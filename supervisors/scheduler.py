@@ -15,7 +15,17 @@ if TYPE_CHECKING:
     from supervisors.kill import Job
     from supervisors.timers import Timers
 
-__all__ = ["Lane", "OnSlow", "Runnable", "Scheduler", "Statistics", "Waitable", "Worker", "here"]
+__all__ = [
+    "Lane",
+    "OnSlow",
+    "Runnable",
+    "Scheduler",
+    "Statistics",
+    "Waitable",
+    "Worker",
+    "here",
+    "park",
+]
 
 Lane: TypeAlias = Literal["hi", "lo", "idle"]
 """Where a runnable waits: `hi` (framework), `lo` (bodies of users), `idle` (when all else rests)."""
@@ -47,6 +57,10 @@ class Waitable(Protocol):
 
     def add_waiter(self, waiter: Releasable, /) -> None:
         """Release `waiter` once when the wait is over, at once if it is over already."""
+        ...
+
+    def drop_waiter(self, waiter: Releasable, /) -> None:
+        """Forget a waiter that waits no more."""
         ...
 
 
@@ -92,6 +106,18 @@ class _Here(threading.local):
 
 here = _Here()
 """`here.worker` is the worker that runs the calling code, or None on a thread of the program's."""
+
+
+def park(waitable: Waitable, lock: threading.Lock, timeout: float | None) -> None:
+    """Sleep until `lock`, a waiter of `waitable`, is released, `timeout` seconds at most.
+
+    A wait that was given up leaves nothing behind: what is polled for years must not grow.
+    """
+    try:
+        lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
+    finally:
+        if not waitable.done():
+            waitable.drop_waiter(lock)
 
 
 class Statistics(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from supervisors.clock import Clock, RealClock
 from supervisors.errors import Forked, WorkersExhausted
 from supervisors.inbox import ENDED, Inbox
-from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here
+from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here, park
 from supervisors.timers import Timers
 
 if TYPE_CHECKING:
@@ -164,14 +164,17 @@ class ThreadScheduler:
         lock = allocate_lock()
         lock.acquire()
         waitable.add_waiter(lock)
-        if job is not None and job.covers == 1:  # a kill may end this wait
-            job.wake = lock
-            if job.killed:
-                return waitable.done()
-        with self._counted():
-            lock.acquire(timeout=-1 if timeout is None else max(timeout, 0))
-        if job is not None:
-            job.wake = None
+        try:
+            if job is not None and job.covers == 1:  # a kill may end this wait
+                job.wake = lock
+                if job.killed:
+                    waitable.drop_waiter(lock)
+                    return waitable.done()
+            with self._counted():
+                park(waitable, lock, timeout)
+        finally:
+            if job is not None:
+                job.wake = None
         return waitable.done()
 
     @contextmanager

@@ -177,3 +177,11 @@ def test_a_wait_until_a_deadline_that_is_not_there_has_no_end(pool: World):
     actor = pool.system.start(Puppet)
 
     assert actor.ask(lambda _me: 7, timeout=token.remaining()) == 7
+
+
+def test_waits_that_were_given_up_leave_nothing_behind(world: World):
+    token = CancelToken(world.system)
+    for _ in range(3):
+        token.wait(0.0001)
+
+    assert token._over._waiters == []
