@@ -56,7 +56,11 @@ def _chosen(comparisons: Sequence[Comparison], only: str | None) -> list[Compari
     if only is None:
         return list(comparisons)
     wanted = {word.strip().upper() for word in only.split(",")}
-    return [comparison for comparison in comparisons if comparison.id in wanted]
+    chosen = [comparison for comparison in comparisons if comparison.id in wanted]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(comparison.id for comparison in comparisons))
+        raise SystemExit(f"--only {only} names no comparison; there are {known}")
+    return chosen
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
-__all__ = ["described", "listed", "nearest", "node_text", "place", "plural", "shown"]
+__all__ = ["described", "giver", "listed", "nearest", "node_text", "place", "plural", "shown"]
 
 _LISTED = 12
 _PACKAGE = "beamweaver."
@@ -22,6 +22,11 @@ _repr = reprlib.Repr()
 _repr.maxstring = 80
 _repr.maxother = 80
 _repr.maxlong = 40
+
+
+def giver(node: str | None) -> str:
+    """Who gave what a message is about, as it begins: a node, or whoever gave the input."""
+    return "the input has" if node is None else f"node {node!r} returned"
 
 
 def shown(value: object) -> str:

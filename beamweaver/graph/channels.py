@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_ori
 
 from beamweaver.errors import InvalidUpdate
 from beamweaver.graph._signatures import second_annotation
-from beamweaver.graph._text import described
+from beamweaver.graph._text import described, giver
 from beamweaver.graph._typecheck import ANYTHING, Checker, checker, strip, type_name
 from beamweaver.graph.changes import Change, changes_of
 from beamweaver.graph.kinds import MANAGED_TYPES, Ephemeral, Kind, Topic, Untracked
@@ -169,7 +169,7 @@ class Channel:
     def _refuse(self, judge: Checker, value: object, node: str | None) -> None:
         if self.managed:
             raise InvalidUpdate(
-                f"{_who(node)} {described(value)} for the key {self.name!r}, which is read only: it is "
+                f"{giver(node)} {described(value)} for the key {self.name!r}, which is read only: it is "
                 f"computed for each step ({type(self.kind).__name__}). Leave it out, or use another key",
                 node=node,
                 key=self.name,
@@ -180,7 +180,7 @@ class Channel:
         path, expected, got = fault
         where = f" at {self.name}{path}" if path else ""
         raise InvalidUpdate(
-            f"{_who(node)} {described(got)} for the key {self.name!r}{where}; expected {expected}. "
+            f"{giver(node)} {described(got)} for the key {self.name!r}{where}; expected {expected}. "
             f"{self._cure(value)}",
             node=node,
             key=self.name,
@@ -281,10 +281,6 @@ class Channel:
             return True
         numbers = {float: (float, int), complex: (complex, float, int)}
         return isinstance(value, numbers.get(origin, (origin,)))
-
-
-def _who(node: str | None) -> str:
-    return "the input has" if node is None else f"node {node!r} returned"
 
 
 def reducer_name(reducer: Reducer) -> str:

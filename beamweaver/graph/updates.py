@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import msgspec
 
 from beamweaver.errors import InvalidUpdate, UnknownChannel, UnknownTarget
-from beamweaver.graph._text import described, listed, nearest, node_text, shown
+from beamweaver.graph._text import described, giver, listed, nearest, node_text, shown
 from beamweaver.graph.channels import Channel
 from beamweaver.types import END, PARENT, Command, Overwrite, Send, seconds
 
@@ -211,8 +211,11 @@ def _instance_cure(graph: CompiledGraph, value: object) -> str:
     return ""
 
 
-def _undeclared(graph: CompiledGraph, node: str | None, key: object) -> Channel:
-    who = "the input has" if node is None else f"node {node!r} returned"
+def _undeclared(
+    graph: CompiledGraph, node: str | None, key: object, who: str | None = None
+) -> None:
+    """See that a key without a channel may be written: in a graph without a schema."""
+    who = who or giver(node)
     if not isinstance(key, str):
         raise InvalidUpdate(
             f"{who} the key {described(key)}; keys are str", node=node, key=repr(key)
@@ -224,7 +227,7 @@ def _undeclared(graph: CompiledGraph, node: str | None, key: object) -> Channel:
             key=key,
         )
     if graph.open:
-        return _ANY
+        return
     schema = getattr(graph.schema, "__name__", "the schema")
     raise UnknownChannel(
         f"{who} the key {key!r}, which {schema} lacks.{nearest(key, graph.channels)} "
@@ -289,7 +292,7 @@ class _Collector:
         if command.update is not None:
             if not isinstance(command.update, Mapping):
                 raise InvalidUpdate(
-                    f"{self._who()} Command(update={shown(command.update)}); give a dict such as "
+                    f"{giver(self.node)} Command(update={shown(command.update)}); give a dict such as "
                     f"{_example(self.graph)}",
                     node=self.node,
                     got=type(command.update).__name__,
@@ -301,7 +304,7 @@ class _Collector:
             self._go(command.goto)
 
     def _to_parent(self, command: Command) -> None:
-        who = self._who()
+        who = giver(self.node)
         if command.graph != PARENT:
             raise InvalidUpdate(
                 f"{who} Command(graph={shown(command.graph)}); give PARENT, or leave graph out",
@@ -324,14 +327,13 @@ class _Collector:
                 if target != END:
                     self.goto.append(self.graph.nodes[target].name)
             else:
-                raise _unknown(self.graph, f"{self._who()} Command(goto=...) to", self.node, target)
+                raise _unknown(
+                    self.graph, f"{giver(self.node)} Command(goto=...) to", self.node, target
+                )
 
     def send(self, send: Send) -> Send:
         who = "the input" if self.node is None else f"node {self.node!r}"
         return _checked_send(self.graph, who, self.node, send)
-
-    def _who(self) -> str:
-        return "the input has" if self.node is None else f"node {self.node!r} returned"
 
     def _refuse(self, part: object, where: str) -> NoReturn:
         hint = ""
@@ -412,7 +414,7 @@ def _no_overlay(
 ) -> Exception:
     if target.inputs is None and target.subgraph is None:
         try:
-            _undeclared(graph, node, key)
+            _undeclared(graph, node, key, f"{who} made a Send to {target.name!r} with")
         except InvalidUpdate as error:
             return error
     keys = target.inputs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
-from beamweaver.engine.merge import head_values
+from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.errors import InvalidCall, WrongGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
@@ -209,11 +209,13 @@ def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Compl
     image = hub.store.load(thread_id, seq)
     if image is None:
         return None
-    plans = hub.codec_of(hub.graph(image.row.graph))
+    graph = hub.graph(image.row.graph)
+    plans = hub.codec_of(graph)
+    values = {name: plans.decode(name, data) for name, data in image.values.items()}
     checkpoint = image.checkpoint.checkpoint
     assert checkpoint is not None, "an image begins at a checkpoint"
     return Completed(
-        state={name: plans.decode(name, data) for name, data in image.values.items()},
+        state=with_initial(graph, values),
         thread_id=thread_id,
         run_id=call.run_id,
         checkpoint_id=checkpoint_id(checkpoint.branch, seq),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beamweaver import START, Graph, Invoke, Runtime
+from beamweaver import START, Graph, Invoke, Runtime, Send
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import (
     InvalidCall,
@@ -171,3 +171,8 @@ def test_a_run_id_that_no_store_can_keep_is_named(memory, run_id):
     app = line("g", a=wrote("a")).compile()
     with Runtime(memory, graphs=[app]) as runtime, pytest.raises(InvalidCall, match="run_id"):
         runtime.thread("t").ask(Invoke({"n": 1}, run_id=run_id))
+
+
+def test_a_key_that_only_a_send_has_is_said_of_the_send(store):
+    with pytest.raises(UnknownChannel, match="made a Send to 'b' with the key 'm'"):
+        run(store, a=lambda _s: Send("b", {"m": 1}), b=wrote("b"))

@@ -93,3 +93,11 @@ def test_two_threads_may_have_runs_of_one_name(store):
         first = app.invoke({"n": 1}, thread_id="t1", run_id="R")
         second = app.invoke({"n": 2}, thread_id="t2", run_id="R")
     assert (first.state["n"], second.state["n"]) == (1, 2)
+
+
+def test_the_recorded_outcome_of_an_older_run_has_the_reduced_keys_that_were_never_written(store):
+    with line("g", a=lambda s: {"n": s["n"] + 1}).compile(checkpointer=store) as app:
+        first = app.invoke({"n": 1}, thread_id="t", run_id="one")
+        app.invoke({"n": 5}, thread_id="t", run_id="two")
+        again = app.invoke({"n": 1}, thread_id="t", run_id="one")
+    assert again == first
