@@ -15,6 +15,10 @@ BeamWeaverError
 │   ├── AlreadyAnswered     the question was answered before
 │   ├── UnfinishedRun       on_unfinished="reject" and the thread has an unfinished run
 │   ├── Quarantined         the thread was set aside; only release() goes on
+│   ├── InvalidAnswer       an answer that the question's schema refuses; the question stays
+│   ├── AmbiguousUpdate     update_state() cannot tell which node the values are of
+│   ├── GraphTooOld         the thread was written by a newer version of its graph
+│   ├── GraphChanged        the graph has lost what the thread needs, and no migration says how
 │   ├── WrongGraph          the thread belongs to another graph
 │   ├── UnknownGraph        the runtime lacks the graph of the thread
 │   ├── UnknownRun          a run id that nothing recorded
@@ -35,6 +39,9 @@ BeamWeaverError
 │   ├── ReducerFailed
 │   └── RouterFailed
 ├── InterruptWithoutCheckpointer
+├── KeyRequired             two questions or sub-steps of one task at once, told apart by nothing
+├── StepChanged             ctx.step() is called with other arguments than were recorded
+├── ConcurrentSubgraph      two tasks at once in one persistent subgraph
 ├── SerializationError      a value that cannot be stored exactly
 ├── DeserializationError    a stored value that cannot be read
 ├── StoreError
@@ -63,65 +70,39 @@ Each class has a stable `code`; the ids that an error concerns are attributes an
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any
+
+from beamweaver._error_base import BeamWeaverError
+from beamweaver._store_errors import (
+    CorruptRecord,
+    NotAStore,
+    OwnershipLost,
+    StoreBroken,
+    StoreConflict,
+    StoreDiffers,
+    StoreError,
+    StoreFull,
+    StoreOptionsDiffer,
+    StoreOwned,
+    StoreTooNew,
+    StoreUnavailable,
+    TakeoverBlocked,
+)
 
 __all__ = [
-    "AlreadyAnswered", "AmbiguousResume", "AskTimeout", "BeamWeaverError", "CallRefused",
-    "CallingSelf", "CorruptRecord", "DeserializationError", "Draining",
-    "InterruptWithoutCheckpointer", "InvalidCall", "InvalidGraph", "InvalidThreadId",
-    "InvalidUpdate", "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed",
-    "NodeTimeout", "NotAStore", "NothingToContinue", "NothingToResume", "OwnershipLost",
-    "Quarantined", "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
-    "RuntimeFailed", "RuntimeStopped", "SerializationError", "StateMutated", "StepTimeout", "StoreBroken",
-    "StoreConflict", "StoreDiffers", "StoreError", "StoreFull", "StoreOptionsDiffer",
-    "StoreOwned", "StoreTooNew", "StoreUnavailable", "TakeoverBlocked", "ThreadBusy",
-    "UnfinishedRun", "UnknownChannel", "UnknownGraph", "UnknownInterrupt", "UnknownRun", "UnknownTarget",
-    "WorkersExhausted", "WouldBlock", "WrongGraph",
+    "AlreadyAnswered", "AmbiguousResume", "AmbiguousUpdate", "AskTimeout", "BeamWeaverError",
+    "CallRefused", "CallingSelf", "ConcurrentSubgraph", "CorruptRecord", "DeserializationError",
+    "Draining", "GraphChanged", "GraphTooOld", "InterruptWithoutCheckpointer", "InvalidAnswer",
+    "InvalidCall", "InvalidGraph", "InvalidThreadId", "InvalidUpdate", "KeyRequired",
+    "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
+    "NotAStore", "NothingToContinue", "NothingToResume", "OwnershipLost", "Quarantined",
+    "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
+    "RuntimeFailed", "RuntimeStopped", "SerializationError", "StateMutated", "StepChanged",
+    "StepTimeout", "StoreBroken", "StoreConflict", "StoreDiffers", "StoreError", "StoreFull",
+    "StoreOptionsDiffer", "StoreOwned", "StoreTooNew", "StoreUnavailable", "TakeoverBlocked",
+    "ThreadBusy", "UnfinishedRun", "UnknownChannel", "UnknownGraph", "UnknownInterrupt",
+    "UnknownRun", "UnknownTarget", "WorkersExhausted", "WouldBlock", "WrongGraph",
 ]  # fmt: skip
-
-
-class BeamWeaverError(Exception):
-    """The root of all errors of BeamWeaver.
-
-    Args:
-        message: One sentence or more: what is wrong, where, the value, and the cure.
-        **ids: What the error concerns (`thread_id`, `node`, `attempt`, …); each becomes an attribute.
-
-    Example:
-        >>> error = NodeTimeout("node 'a' took longer than 2 s", node="a", timeout=2)
-        >>> error.code, error.node, error.timeout
-        ('node_timeout', 'a', 2)
-    """
-
-    code: ClassVar[str] = "error"
-
-    def __init__(self, message: str, **ids: Any) -> None:
-        super().__init__(message)
-        self.ids = ids
-        for name, value in ids.items():
-            setattr(self, name, value)
-
-    @property
-    def message(self) -> str:
-        """The text of the error."""
-        return str(self.args[0])
-
-    def __getattr__(self, name: str) -> Any:
-        # Only for names that no instance attribute answers: errors carry the ids that concern them.
-        known = sorted(self.__dict__.get("ids", ()))
-        raise AttributeError(f"{type(self).__name__} carries no {name!r}; it has {known}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (type(self), self.args[0], self.ids))
-
-    @classmethod
-    def rebuilt(cls, message: str, ids: dict[str, Any]) -> Self:
-        """The error again from its message and ids (what a store or a pipe kept)."""
-        return cls(message, **ids)
-
-
-def _rebuild(cls: type[BeamWeaverError], message: str, ids: dict[str, Any]) -> BeamWeaverError:
-    return cls.rebuilt(message, ids)
 
 
 class InvalidGraph(BeamWeaverError):
@@ -202,6 +183,34 @@ class Quarantined(CallRefused):
 
     code = "quarantined"
     reason: str
+
+
+class InvalidAnswer(CallRefused):
+    """The question's schema refuses the answer. The question stays open."""
+
+    code = "invalid_answer"
+
+
+class AmbiguousUpdate(CallRefused):
+    """`update_state()` cannot tell as which node the values count; `.candidates` names those it may be."""
+
+    code = "ambiguous_update"
+    candidates: tuple[str, ...]
+
+
+class GraphTooOld(CallRefused):
+    """The thread was written by a newer `version` of its graph. Its record is untouched."""
+
+    code = "graph_too_old"
+
+
+class GraphChanged(CallRefused):
+    """The graph has lost a key or a node that the thread needs, and no migration says what becomes of it.
+
+    The thread is untouched.
+    """
+
+    code = "graph_changed"
 
 
 class WrongGraph(CallRefused):
@@ -333,6 +342,24 @@ class InterruptWithoutCheckpointer(BeamWeaverError):
     code = "interrupt_without_checkpointer"
 
 
+class KeyRequired(BeamWeaverError):
+    """A task asks two questions, or runs two sub-steps of one name, at once: only keys tell them apart."""
+
+    code = "key_required"
+
+
+class StepChanged(BeamWeaverError):
+    """`ctx.step()` is called with other arguments than those of the result that was recorded for it."""
+
+    code = "step_changed"
+
+
+class ConcurrentSubgraph(BeamWeaverError):
+    """Two tasks run at once in one persistent subgraph; `key=` keeps their states apart."""
+
+    code = "concurrent_subgraph"
+
+
 class SerializationError(BeamWeaverError):
     """A value that cannot be stored and read back exactly; `.path` and `.type_name` say where and what."""
 
@@ -346,89 +373,6 @@ class DeserializationError(BeamWeaverError):
 
     code = "deserialization_error"
     path: str
-
-
-class StoreError(BeamWeaverError):
-    """The store could not do what was asked."""
-
-    code = "store_error"
-
-
-class StoreUnavailable(StoreError):
-    """The path cannot be opened or written."""
-
-    code = "store_unavailable"
-
-
-class NotAStore(StoreError):
-    """The path holds something that BeamWeaver did not write."""
-
-    code = "not_a_store"
-
-
-class StoreTooNew(StoreError):
-    """The store was written by a newer version of BeamWeaver."""
-
-    code = "store_too_new"
-
-
-class StoreOwned(StoreError):
-    """Another process or runtime owns the store: `.pid`, `.host`, `.since` (UTC seconds)."""
-
-    code = "store_owned"
-    pid: int
-    host: str
-    since: float
-
-
-class TakeoverBlocked(StoreError):
-    """A forced takeover waits for a write of the old owner, which stands still: `.pid`, `.host`."""
-
-    code = "takeover_blocked"
-    pid: int
-    host: str
-
-
-class OwnershipLost(StoreError):
-    """Another owner took the store or thread; this write was refused as a whole."""
-
-    code = "ownership_lost"
-
-
-class StoreConflict(StoreError):
-    """A record's sequence number is not the thread's next one; nothing was written."""
-
-    code = "store_conflict"
-
-
-class StoreDiffers(StoreError):
-    """A graph bound to one store was given to a runtime of another."""
-
-    code = "store_differs"
-
-
-class StoreOptionsDiffer(StoreError):
-    """One path was opened with two different sets of options in one process."""
-
-    code = "store_options_differ"
-
-
-class StoreFull(StoreError):
-    """The disk or the store's own limit is full."""
-
-    code = "store_full"
-
-
-class StoreBroken(StoreError):
-    """A disk sync failed: what is on the disk is unknown. The runtime ends; it is never retried."""
-
-    code = "store_broken"
-
-
-class CorruptRecord(StoreError):
-    """A stored record fails its checksum or cannot be decoded; `.key` names it."""
-
-    code = "corrupt_record"
 
 
 class AskTimeout(BeamWeaverError):

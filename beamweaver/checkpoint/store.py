@@ -46,12 +46,7 @@ from beamweaver.checkpoint._refusals import (
 )
 from beamweaver.checkpoint._stream import checkpoint_of
 from beamweaver.checkpoint.base import no_faults
-from beamweaver.checkpoint.records import (
-    Commit,
-    StatusName,
-    encode_record,
-    encode_thread,
-)
+from beamweaver.checkpoint.records import Commit, StatusName, encode_record, encode_thread
 from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from beamweaver.checkpoint.records import Answered, InboxMessage, RunRow, ThreadRow, encode_call
+from beamweaver.checkpoint.entries import Answered
+from beamweaver.checkpoint.records import InboxMessage, RunRow, ThreadRow, encode_call
 from beamweaver.engine._core import Stop
 from beamweaver.engine._ownership import Ownership
 from beamweaver.engine.calls import (
@@ -30,7 +31,8 @@ from beamweaver.types import START
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.checkpoint.records import Checkpoint, Entry, StatusName
+    from beamweaver.checkpoint.entries import Entry
+    from beamweaver.checkpoint.records import Checkpoint, StatusName
     from beamweaver.engine.calls import Prepared
 
 __all__ = ["Admissions"]

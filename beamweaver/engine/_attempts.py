@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.checkpoint.records import Asked, TaskFailed
+from beamweaver.checkpoint.entries import Asked, TaskFailed
 from beamweaver.engine._core import Core, Stop
 from beamweaver.engine.effects import (
     Attempt,

@@ -21,7 +21,8 @@ from beamweaver.types import Cancelled, Completed, Drained, Failed, Interrupt, I
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.checkpoint.records import Checkpoint, Entry, RunRow, StatusName, ThreadRow
+    from beamweaver.checkpoint.entries import Entry
+    from beamweaver.checkpoint.records import Checkpoint, RunRow, StatusName, ThreadRow
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Attempt, Effect, Transition
     from beamweaver.engine.env import Env

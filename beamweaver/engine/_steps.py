@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from beamweaver.checkpoint.records import Checkpoint, MergeFailed, StepFailed
+from beamweaver.checkpoint.entries import MergeFailed, StepFailed
+from beamweaver.checkpoint.records import Checkpoint
 from beamweaver.engine._attempts import Attempts
 from beamweaver.engine._core import Stop
 from beamweaver.engine.effects import DropTimer, StartTransition, Transition

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.checkpoint.records import (
+from beamweaver.checkpoint.entries import (
     Answered,
     Asked,
-    CallRow,
     Continued,
     Finished,
     MergeFailed,
@@ -17,6 +16,7 @@ from beamweaver.checkpoint.records import (
     TaskRow,
     WriteRow,
 )
+from beamweaver.checkpoint.records import CallRow
 from beamweaver.engine.calls import CallKind
 from beamweaver.engine.state import (
     Amendment,
@@ -30,7 +30,7 @@ from beamweaver.engine.state import (
 )
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.records import Entry
+    from beamweaver.checkpoint.entries import Entry
     from beamweaver.engine.calls import Call
     from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState

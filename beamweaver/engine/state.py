@@ -6,13 +6,16 @@ that says the same, so that folding the records again gives the same state (`fol
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from beamweaver.checkpoint.records import FailureRow, RunRow, StatusName, ThreadRow
+from beamweaver.checkpoint.entries import FailureRow
 from beamweaver.engine.ids import task_id
 from beamweaver.types import Failure
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
 
 __all__ = ["Amendment", "OpenStep", "Planned", "Question", "Result", "RunState", "Task", "Write"]
 

@@ -6,21 +6,20 @@ from beamweaver.checkpoint import Codec, LMDBCheckpointer
 from beamweaver.checkpoint._pages import Node, PageFile, Walk
 from beamweaver.checkpoint.conformance._values import EVERY
 from beamweaver.checkpoint.deltas import appended, join
-from beamweaver.checkpoint.records import (
+from beamweaver.checkpoint.entries import (
     Answered,
     Asked,
     Continued,
-    DeltaRow,
     FailureRow,
     Finished,
     MergeFailed,
-    Record,
     Retrying,
     SendRow,
     StepFailed,
     TaskFailed,
     TaskRow,
 )
+from beamweaver.checkpoint.records import DeltaRow, Record
 from tests.checkpoint.kit import Commit, entry, message, run_row, step, thread_row
 
 CODEC = Codec()

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamweaver.checkpoint import Checkpointer, LMDBCheckpointer, MemoryCheckpointer
+from beamweaver.checkpoint.entries import Finished, TaskRow
 from beamweaver.checkpoint.records import (
     Checkpoint,
     Commit,
-    Finished,
     InboxMessage,
     Record,
     RunRow,
-    TaskRow,
     ThreadRow,
 )
 

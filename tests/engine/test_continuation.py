@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 import pytest
 
-from beamweaver.checkpoint.records import Continued
+from beamweaver.checkpoint.entries import Continued
 from beamweaver.errors import InvalidUpdate, ReducerFailed
 from beamweaver.graph import Graph
 from beamweaver.types import START, Completed, Interrupted, Overwrite, Send

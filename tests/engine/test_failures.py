@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamweaver.checkpoint.records import StepFailed, TaskFailed
+from beamweaver.checkpoint.entries import StepFailed, TaskFailed
 from beamweaver.engine.failures import describe, error_of
 from beamweaver.errors import (
     InvalidUpdate,

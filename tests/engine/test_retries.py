@@ -10,7 +10,7 @@ import urllib.error
 import msgspec
 import pytest
 
-from beamweaver.checkpoint.records import Retrying
+from beamweaver.checkpoint.entries import Retrying
 from beamweaver.engine.failures import (
     describe,
     exit_failure,

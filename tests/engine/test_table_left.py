@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamweaver.checkpoint.records import Continued
+from beamweaver.checkpoint.entries import Continued
 from beamweaver.engine import CallKind
 from beamweaver.errors import (
     NodeFailed,

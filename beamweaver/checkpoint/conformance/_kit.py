@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.conformance._check import expect
+from beamweaver.checkpoint.entries import Finished, TaskRow
 from beamweaver.checkpoint.records import (
     Checkpoint,
     Commit,
-    Finished,
     InboxMessage,
     Record,
     RunRow,
-    TaskRow,
     ThreadRow,
 )
 

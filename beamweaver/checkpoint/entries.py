@@ -1,0 +1,140 @@
+"""What a record tells of a step that is not finished: the structs of its entries, and of tasks and writes.
+
+All structs are arrays in msgpack, so a field is never removed or moved; new ones are appended with a
+default, and an entry of a new kind takes the next tag.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Answered",
+    "Asked",
+    "Continued",
+    "Entry",
+    "FailureRow",
+    "Finished",
+    "MergeFailed",
+    "Retrying",
+    "SendRow",
+    "StepFailed",
+    "TaskFailed",
+    "TaskRow",
+    "WriteRow",
+]
+
+WriteRow: TypeAlias = tuple[str, bytes, bool]
+"""A write: channel, encoded value, and whether it overwrites (bypasses the reducer)."""
+
+
+class SendRow(msgspec.Struct, array_like=True, frozen=True):
+    """A task planned by a `Send`: node, encoded overlay, seconds for one attempt or None."""
+
+    node: str
+    update: dict[str, bytes]
+    timeout: float | None = None
+
+
+class TaskRow(msgspec.Struct, array_like=True, frozen=True):
+    """A task of the next step. Its id follows from branch, step and path, unless `id` says otherwise.
+
+    `source` and `index` are set for a Send: the id of the task that sent it, and which of its Sends.
+    """
+
+    node: str
+    source: str | None = None
+    index: int = 0
+    update: dict[str, bytes] | None = None
+    timeout: float | None = None
+    id: str | None = None
+
+
+class FailureRow(msgspec.Struct, array_like=True, frozen=True):
+    """An exception as data; never rebuilt by import."""
+
+    code: str
+    type_name: str
+    message: str
+    traceback: str = ""
+
+
+class Finished(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """A task ended well: its writes in order, where it goes, what it sends.
+
+    `task` is the task's position in its step. `goto` is None without a goto (static edges are taken).
+    """
+
+    task: int
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+
+
+class TaskFailed(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """The last attempt of a task failed."""
+
+    task: int
+    attempt: int
+    failure: FailureRow
+
+
+class Retrying(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """An attempt failed and another is due `due_us` (UTC, microseconds) after a delay of `delay` seconds."""
+
+    task: int
+    attempt: int
+    due_us: int
+    delay: float
+    failure: FailureRow
+    first_attempt_us: int = 0
+
+
+class Asked(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """A task asks a question: its ordinal in the task or its key, and the encoded value."""
+
+    task: int
+    ordinal: int
+    key: str | None
+    value: bytes
+    id: str
+
+
+class Answered(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """A question of a task is answered."""
+
+    task: int
+    ordinal: int
+    key: str | None
+    value: bytes
+    id: str
+
+
+class Continued(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """A caller goes on with the step, perhaps with an amendment (encoded writes); begins a new era."""
+
+    run_id: str
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+
+
+class MergeFailed(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """The results of the step did not merge, or a router failed after they did."""
+
+    failure: FailureRow
+    node: str = ""
+
+
+class StepFailed(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """The step or run was stopped by a limit (step_timeout, run_timeout, recursion_limit, cancel)."""
+
+    failure: FailureRow
+    cut: tuple[int, ...] = ()
+
+
+Entry: TypeAlias = (
+    Finished | TaskFailed | Retrying | Asked | Answered | Continued | MergeFailed | StepFailed
+)
