@@ -8,6 +8,7 @@
 from beamweaver.runtime.app import App, Graph
 from beamweaver.runtime.context import Context, current_context, interrupt
 from beamweaver.runtime.handle import ThreadHandle
+from beamweaver.runtime.options import CallOptions
 from beamweaver.runtime.runtime import Runtime
 from beamweaver.types import (
     END,
@@ -35,6 +36,7 @@ __all__ = [
     "END",
     "START",
     "App",
+    "CallOptions",
     "Cancel",
     "Cancelled",
     "Command",

@@ -21,6 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The longest thread id, in UTF-8 bytes."""
     run_id_bytes: int = 128
     """The longest run id, in UTF-8 bytes."""
+    metadata_bytes: int = 4_096
+    """How much a call's metadata and tags may have; they go into each checkpoint of the run."""
     run_names: int = 64
     """How many run ids one run may be known by; beyond it a call is refused."""
     sync_nodes_a_thread: int = 256

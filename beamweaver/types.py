@@ -301,25 +301,42 @@ Outcome: TypeAlias = Completed | Interrupted | Drained | Cancelled | Failed
 # Messages ---------------------------------------------------------------------------------------
 
 
-class Invoke(msgspec.Struct, frozen=True):
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What each call may give in place of the graph's own; see `beamweaver.CallOptions`."""
+
+    on_busy: str = "queue"
+    run_timeout: Duration | None = None
+    step_timeout: Duration | None = None
+    failure_policy: Literal["proceed", "panic"] | None = None
+    max_concurrency: int | None = None
+    metadata: Mapping[str, Any] | None = None
+    tags: Sequence[str] = ()
+    rerun: Sequence[str] = ()
+
+
+class Invoke(_Options, frozen=True):
     """Starts a run with an input, joins the same call, or amends an unfinished run.
+
+    Its other options are those of `beamweaver.CallOptions`, by name.
 
     Args:
         input: The update of the state that begins the run.
         run_id: A name for the run; the same one again never starts a second run.
-        on_busy: What to do when the thread runs: `"queue"` or `"reject"`.
-        on_unfinished: What to do with an unfinished run: `"continue"` or `"reject"`.
+        on_unfinished: What to do with an unfinished run: `"continue"`, `"reject"` or `"restart"`.
         recursion_limit: Steps before the run is stopped; None is the graph's own.
+
+    Example:
+        >>> Invoke({"n": 1}, run_id="order-17", on_busy="reject").on_busy
+        'reject'
     """
 
     input: Any
     run_id: str | None = None
-    on_busy: str = "queue"
     on_unfinished: str = "continue"
     recursion_limit: int | None = None
 
 
-class Resume(msgspec.Struct, frozen=True):
+class Resume(_Options, frozen=True):
     """Answers open questions: one answer, or `answers` by question id."""
 
     answer: Any = msgspec.UNSET
@@ -328,7 +345,7 @@ class Resume(msgspec.Struct, frozen=True):
     recursion_limit: int | None = None
 
 
-class Continue(msgspec.Struct, frozen=True):
+class Continue(_Options, frozen=True):
     """Goes on with an unfinished run, waits for a running one, or returns a complete one's state."""
 
     run_id: str | None = None

@@ -113,12 +113,16 @@ class Answered(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
 
 class Continued(msgspec.Struct, array_like=True, frozen=True, tag=6):
-    """A caller goes on with the step, perhaps with an amendment (encoded writes); begins a new era."""
+    """A caller goes on with the step, perhaps with an amendment (encoded writes); begins a new era.
+
+    `rerun` are the tasks whose results are dropped, so that they run again.
+    """
 
     run_id: str
     writes: tuple[WriteRow, ...] = ()
     goto: tuple[str, ...] | None = None
     sends: tuple[SendRow, ...] = ()
+    rerun: tuple[int, ...] = ()
 
 
 class MergeFailed(msgspec.Struct, array_like=True, frozen=True, tag=7):

@@ -33,6 +33,7 @@ __all__ = [
     "InboxMessage",
     "Move",
     "Record",
+    "RunOptions",
     "RunRow",
     "ThreadImage",
     "ThreadRow",
@@ -94,8 +95,9 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         step: Its number; never used twice in a branch.
-        source: `"input"` for an admission, `"loop"` for a step; `"pruned"` for the rest of a checkpoint that
-            was removed and whose values others need (it is no checkpoint any more).
+        source: `"input"` for an admission, `"restart"` for one in place of an unfinished run, `"loop"` for a
+            step; `"pruned"` for the rest of a checkpoint that was removed and whose values others need (it is
+            no checkpoint any more).
         branch: The branch's id. The first checkpoint of a fork has a new one, and an older `parent`.
         parent: The `seq` of the checkpoint before it, or -1. That one may have been pruned since.
         writes: Each channel that changed and its encoded value.
@@ -107,6 +109,10 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
         executed: Steps executed since the last caller's call.
         run_id: The first name of the run that it belongs to.
         deltas: Each channel of which only the change is stored. No channel is in `writes` and `deltas`.
+        spent: Guarded edge -> how often the run took it, for each that has a budget.
+        deferred: Tasks that wait until the plan has no others.
+        warnings: What was noted when the run ended with this checkpoint.
+        metadata: What the run's callers noted, each value encoded.
     """
 
     step: int
@@ -121,6 +127,10 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     executed: int
     run_id: str
     deltas: dict[str, DeltaRow] = {}
+    spent: dict[str, int] = {}
+    deferred: tuple[TaskRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+    metadata: dict[str, bytes] = {}
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -146,6 +156,24 @@ StatusName: TypeAlias = Literal[
 ]
 
 
+class RunOptions(msgspec.Struct, array_like=True, frozen=True):
+    """What a call gives in place of the graph's own, beside `recursion_limit`.
+
+    Attributes:
+        run_timeout: Seconds for the run, or None for the graph's own.
+        step_timeout: Seconds for a step, or None for the graph's own.
+        failure_policy: `"proceed"`, `"panic"`, or `""` for the graph's own.
+        max_concurrency: Tasks of a step at once, or 0 for the graph's own.
+        metadata: What the caller notes, each value encoded.
+    """
+
+    run_timeout: float | None = None
+    step_timeout: float | None = None
+    failure_policy: str = ""
+    max_concurrency: int = 0
+    metadata: dict[str, bytes] = {}
+
+
 class RunRow(msgspec.Struct, array_like=True, frozen=True):
     """The current run of a thread.
 
@@ -160,6 +188,7 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
         recursion_limit: The limit that the last call gave, or 0 for the graph's own.
         started_us: When it was admitted (UTC microseconds).
         answered: Ids of questions answered in this run.
+        options: What the last call gave; None if nothing.
     """
 
     number: int
@@ -172,6 +201,7 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
     recursion_limit: int = 0
     started_us: int = 0
     answered: tuple[str, ...] = ()
+    options: RunOptions | None = None
 
 
 class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
@@ -228,6 +258,9 @@ class CallRow(msgspec.Struct, array_like=True, frozen=True):
     sends: tuple[SendRow, ...] = ()
     answers: dict[str, bytes] | None = None
     on_unfinished: str = "continue"
+    on_busy: str = "queue"
+    options: RunOptions | None = None
+    rerun: tuple[str, ...] = ()
 
 
 class InboxMessage(msgspec.Struct, array_like=True, frozen=True):

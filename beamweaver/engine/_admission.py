@@ -18,9 +18,11 @@ from beamweaver.engine.calls import (
     answers_for,
     decide,
     is_left,
+    reruns_of,
 )
 from beamweaver.engine.effects import Admitted, ReplyRecorded
 from beamweaver.engine.merge import Merged, merge
+from beamweaver.engine.options import continued, joined
 from beamweaver.engine.plan import branches_to_take, plan
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import Amendment, OpenStep, Result, Task
@@ -90,9 +92,9 @@ class Admissions(Ownership):
 
     def _restart(self, call: Call) -> None:
         """A new run on the committed state; what is pending of the old one goes with the commit."""
-        self._start_run(call, self.state.step.number + 1)
+        self._start_run(call, self.state.step.number + 1, "restart")
 
-    def _start_run(self, call: Call, number: int) -> None:
+    def _start_run(self, call: Call, number: int, source: str = "input") -> None:
         """Admit an input: the entry's merge and plan in one record, or its routers first."""
         prepared = call.input
         assert prepared is not None, "a run starts with an input"
@@ -104,23 +106,23 @@ class Admissions(Ownership):
             if branches_to_take(self.graph, state.step):
                 # The entry is a step whose only task is the input: its routers run as its transition.
                 merge(self.graph, state.values, state.step)
-                self._admit_entry(call)
+                self._admit_entry(call, source)
             else:
-                self._admit_run(call)
+                self._admit_run(call, source)
         except BeamWeaverError:
             state.step, state.joins, state.branch = before
             raise
 
-    def _admit_entry(self, call: Call) -> None:
+    def _admit_entry(self, call: Call, source: str) -> None:
         state = self.state
         start = state.step
         row = self._admitted_row(call, "running")
         self.apply_step(Merged(state.values, {}), {}, start.tasks, {}, 0)
         state.step = start
-        checkpoint = self.checkpoint("input", start.number, {}, call.run_id)
+        checkpoint = self.checkpoint(source, start.number, {}, row.run)
         self._commit_admission(call, checkpoint, row, (finished_row(start.tasks[0]),))
 
-    def _admit_run(self, call: Call) -> None:
+    def _admit_run(self, call: Call, source: str) -> None:
         state = self.state
         number = state.step.number
         merged = merge(self.graph, state.values, state.step)
@@ -129,7 +131,7 @@ class Admissions(Ownership):
         self.check_size(tasks)
         row = self._admitted_row(call, "running" if tasks else "complete")
         self.apply_step(merged, writes, tasks, joins, 0)
-        checkpoint = self.checkpoint("input", number, writes, call.run_id)
+        checkpoint = self.checkpoint(source, number, writes, row.run)
         self._commit_admission(call, checkpoint, row, ())
 
     def _commit_admission(
@@ -156,7 +158,6 @@ class Admissions(Ownership):
         if self.state.status == "complete":
             self.run_stopped()
         else:
-            self._limits_of(call)
             self.activate()
 
     def _admitted_row(self, call: Call, status: StatusName) -> ThreadRow:
@@ -171,6 +172,7 @@ class Admissions(Ownership):
             claimed_epoch=self.env.epoch,
             recursion_limit=call.recursion_limit,
             started_us=now,
+            options=call.options,
         )
         return ThreadRow(
             thread_id=state.thread_id,
@@ -193,57 +195,65 @@ class Admissions(Ownership):
 
     def _continue(self, call: Call, prepared: Prepared | None) -> None:
         """A caller's continuation: its record first, then code. A waiting run only keeps the input."""
-        amendment = _amendment(prepared)
-        waits = self.state.status == "waiting"
+        amendment, dropped = _amendment(prepared), reruns_of(self.state, call)
+        waits = self.state.status == "waiting" and not dropped
         run = self._continuing_run(call, prepared)
-        self._check_view(amendment)
-        continue_step(self.state, amendment)
+        self._check_view(amendment, dropped)
+        continue_step(self.state, amendment, dropped)
         self.commit(
             (lambda: self._amended(call)) if waits else (lambda: self._gone_on(call)),
-            entries=(continued_row(call.run_id, amendment),),
+            entries=(continued_row(call.run_id, amendment, dropped),),
             row=self.new_row("waiting" if waits else "running", run),
             names=self._new_name(call),
             inbox_drop=_consumed(call),
         )
 
     def _answer(self, call: Call) -> None:
-        """Answers to questions: only tasks whose answers are complete run again."""
+        """Answers, perhaps with an amendment: only tasks whose answers are complete run again."""
+        amendment, dropped = _amendment(call.input), reruns_of(self.state, call)
         given = answers_for(self.state, call)
         entries = tuple(
             [Answered(at, q.ordinal, q.key, self.env.encode_any(a), q.id) for at, q, a in given]
         )
         answered = (*self.state.run.answered, *(entry.id for entry in entries))
-        run = self._continuing_run(call, None, answered=answered)
-        self._check_view(None)
+        run = self._continuing_run(call, call.input, answered=answered)
+        self._check_view(amendment, dropped)
         for _position, question, answer in given:
             question.answer = answer
             question.answered = True
-        continue_step(self.state, None)
+        continue_step(self.state, amendment, dropped)
         self.commit(
             lambda: self._gone_on(call),
-            entries=(*entries, continued_row(call.run_id, None)),
+            entries=(*entries, continued_row(call.run_id, amendment, dropped)),
             row=self.new_row("running", run),
             names=self._new_name(call),
             inbox_drop=_consumed(call),
         )
 
     def _continuing_run(self, call: Call, prepared: Prepared | None, **changes: Any) -> RunRow:
-        """The run's row after a continuation, which begins new counts under the call's own limit."""
+        """The run's row after a continuation, which begins new counts under the call's own limits."""
         if prepared is not None:
             changes["digest"] = prepared.digest
+        changes["options"] = continued(self.state.run.options, call.options)
         changes["recursion_limit"] = call.recursion_limit
         return self._run(call, **self.ownership(), **changes)
 
-    def _check_view(self, amendment: Amendment | None) -> None:
+    def _check_view(self, amendment: Amendment | None, dropped: tuple[int, ...] = ()) -> None:
         """What the tasks of a continued step will see must merge; a call that cannot go on changes nothing.
 
         Raises:
             InvalidUpdate, ReducerFailed: It does not, so nobody could go on.
         """
         step = self.state.step
-        if all(task.result is not None for task in step.tasks):
+        tasks = step.tasks
+        if dropped:
+            tasks = [
+                msgspec.structs.replace(task, result=None) if task.position in dropped else task
+                for task in tasks
+            ]
+        if all(task.result is not None for task in tasks):
             return
-        trial = OpenStep(step.number, step.tasks)
+        trial = OpenStep(step.number, tasks)
         trial.era, trial.amendments = step.era + 1, step.amendments
         if amendment is not None:
             amendment.era = trial.era
@@ -252,7 +262,6 @@ class Admissions(Ownership):
 
     def _gone_on(self, call: Call) -> None:
         self.admit(call)
-        self._limits_of(call)
         self.activate()
 
     def _amended(self, call: Call) -> None:
@@ -289,6 +298,7 @@ class Admissions(Ownership):
         self.flushed()
         self.admit(call)
         if self.stop is None:
+            self.adopt_options()
             busy = self.running.keys() | self.sleeping.keys()
             tasks = self.state.step.tasks
             self.make_ready([t for t in tasks if not t.settled and t.position not in busy])
@@ -315,14 +325,20 @@ class Admissions(Ownership):
 
     def _taken_up_for(self, call: Call) -> None:
         self.admit(call)
-        self._limits_of(call)
         self.taken_up()
 
     def _take_up_for(self, call: Call) -> None:
         """The same for a caller, who stands behind the run from now on."""
         self.commit(
             lambda: self._taken_up_for(call),
-            row=self.new_row("running", self._run(call, **self.ownership())),
+            row=self.new_row(
+                "running",
+                self._run(
+                    call,
+                    options=joined(self.state.run.options, call.options),
+                    **self.ownership(),
+                ),
+            ),
             names=self._new_name(call),
             inbox_drop=_consumed(call),
         )
@@ -416,10 +432,6 @@ class Admissions(Ownership):
         """Whether the run's own row gets the call's id too: drawn ones only while there is room."""
         room = call.named or len(self.state.run.names) < self.env.limits.run_names // 2
         return room and bool(self._new_name(call))
-
-    def _limits_of(self, call: Call) -> None:
-        self._run_timeout = call.run_timeout or self.graph.run_timeout
-        self._step_timeout = call.step_timeout or self.graph.step_timeout
 
     _acts: ClassVar[dict[Decision, Callable[[Admissions, Call], None]]] = {
         Decision.START: _start_anew,

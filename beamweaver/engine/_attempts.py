@@ -104,10 +104,27 @@ class Attempts(Core):
         """Begin to execute the open step: after an admission, a continuation or a take-up."""
         self.active = True
         self.stop = None
+        self.adopt_options()
+        self.begin_step()
+
+    def adopt_options(self) -> None:
+        """The run's own options hold, or else those of the graph; the run's time begins anew."""
+        graph, options = self.graph, self.state.run.options
+        self._run_timeout, self._step_timeout = graph.run_timeout, graph.step_timeout
+        policy: str = graph.failure_policy
+        self._most = graph.max_concurrency or self.env.limits.tasks_a_step
+        if options is not None:
+            self._run_timeout = options.run_timeout or graph.run_timeout
+            self._step_timeout = options.step_timeout or graph.step_timeout
+            policy = options.failure_policy or policy
+            self._most = options.max_concurrency or self._most
+        self._panics = policy == "panic"
+        if self._run_timer is not None:
+            self._effects.append(DropTimer(self._run_timer))
+            self._run_timer = None
         if self._run_timeout is not None:
             self._run_timer = ("run", self.state.seq)
             self._effects.append(SetTimer(self._run_timer, self._run_timeout))
-        self.begin_step()
 
     def begin_step(self) -> None:
         """Make the unfinished tasks of the open step ready, or let them sleep until they are due."""
@@ -135,7 +152,7 @@ class Attempts(Core):
         if not (self.ready or self.ready_async) or (self._view is None and not self._find_view()):
             return
         running = self.running
-        most = self.graph.max_concurrency or self.env.limits.tasks_a_step
+        most = self._most
         while self.ready_async and len(running) < most:
             self._start(self.ready_async.popleft())
         most = min(most, self._async_running + self.env.limits.sync_nodes_a_thread)
@@ -254,7 +271,7 @@ class Attempts(Core):
     def _give_up(self, task: Task, failure: Failure) -> None:
         task.failure = failure
         self.dirty.append(TaskFailed(task.position, task.failures, row_of(failure)))
-        if self.graph.failure_policy == "panic" and self.stop is None:
+        if self._panics and self.stop is None:
             self.halt(Stop("failed"), wait=False)
 
     def _timed_out(self, attempt: Attempt) -> None:

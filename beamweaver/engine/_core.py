@@ -89,8 +89,11 @@ class Core:
         self._view: dict[str, Any] | None = None
         """What tasks of the open step see; None: not worked out yet."""
         self._serial = 0
-        self._run_timeout: float | None = graph.run_timeout
-        self._step_timeout: float | None = graph.step_timeout
+        self._run_timeout: float | None = None
+        self._step_timeout: float | None = None
+        self._panics = False
+        self._most = 0
+        """Tasks of a step at once; these four are those of the run, or else of the graph."""
         self._run_timer: tuple[Any, ...] | None = None
         self._step_timer: tuple[Any, ...] | None = None
 
@@ -224,13 +227,14 @@ class Core:
         """What waited behind the run: its turn now, or the run's failure.
 
         A start waits on behind a run that did not end well, if it was told. An answer has its turn
-        wherever a question may be open, and so has the call for which the run was cancelled.
+        wherever a question may be open, and so have a call that drops results and the call for which the run
+        was cancelled.
         """
         status = self.state.status
         turns: list[Call] = []
         held: deque[Call] = deque()
         for call in self.queue:
-            insists = call.kind is CallKind.RESUME or call.on_busy == "cancel"
+            insists = call.kind is CallKind.RESUME or call.on_busy == "cancel" or call.rerun
             if status in ("complete", "waiting") or (status in ("failed", "cancelled") and insists):
                 turns.append(call)
             elif call.waits:

@@ -22,7 +22,7 @@ from beamweaver.events import StepCommitted
 from beamweaver.types import START, Failure
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.records import ThreadRow
+    from beamweaver.checkpoint.records import RunRow, ThreadRow
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import Task
@@ -196,10 +196,11 @@ class Steps(Attempts):
         self._view = self.merged = self.routes = None
 
     def checkpoint(
-        self, source: str, number: int, writes: dict[str, bytes], run_id: str | None = None
+        self, source: str, number: int, writes: dict[str, bytes], run: RunRow | None = None
     ) -> Checkpoint:
-        """The stored form of the state as it stands after `apply_step`."""
+        """The stored form of the state as it stands after `apply_step`; `run` is one that begins with it."""
         state = self.state
+        run = run or state.run
         full = state.since_full + 1 >= self.env.limits.full_versions_every or state.parent_seq < 0
         state.since_full = 0 if full else state.since_full + 1
         step = state.step
@@ -214,7 +215,8 @@ class Steps(Attempts):
             step.number,
             state.joins,
             state.executed,
-            run_id or state.row.run.names[0],  # type: ignore[union-attr] # only an admission has no row yet
+            run.names[0],
+            metadata={} if run.options is None else run.options.metadata,
         )
 
     def encoded(self, merged: Merged) -> dict[str, bytes]:

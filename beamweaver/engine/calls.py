@@ -17,10 +17,12 @@ from beamweaver.errors import (
     UnknownInterrupt,
     WrongGraph,
 )
+from beamweaver.types import START
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from beamweaver.checkpoint.records import RunOptions
     from beamweaver.engine.state import Planned, Question, RunState, Write
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "decide",
     "is_left",
     "quarantined",
+    "reruns_of",
 ]
 
 UNFINISHED = ("accepted", "running", "sleeping", "drained")
@@ -86,7 +89,7 @@ class Call:
         id: Unique; answers name it.
         kind: The verb.
         graph: The name of the graph that the caller means.
-        input: For INVOKE.
+        input: For INVOKE, and for RESUME where a `Command` both amends and answers.
         answer: For RESUME without a map: the encoded-and-decoded answer, else `NO_ANSWER`.
         answers: For RESUME with a map: question id -> answer.
         run_id: The name of the run that it starts, joins or continues.
@@ -98,8 +101,8 @@ class Call:
         again: It was handed to an earlier incarnation of the thread's actor, so it may have been admitted.
         known_run: The number of an older run that has this name, where the store knows one.
         message: Its number in the inbox, where it is a durable message.
-        run_timeout: Seconds for the run, or None for the graph's own.
-        step_timeout: Seconds for a step, or None for the graph's own.
+        options: What else it gives in place of the graph's own; None if nothing.
+        rerun: Nodes, or ids of tasks, whose finished results it drops.
         withdrawn: Its caller went away before it was decided: it does nothing.
     """
 
@@ -116,10 +119,10 @@ class Call:
         "named",
         "on_busy",
         "on_unfinished",
+        "options",
         "recursion_limit",
+        "rerun",
         "run_id",
-        "run_timeout",
-        "step_timeout",
         "waits",
         "withdrawn",
     )
@@ -139,8 +142,8 @@ class Call:
         on_busy: str = "queue",
         on_unfinished: str = "continue",
         recursion_limit: int = 0,
-        run_timeout: float | None = None,
-        step_timeout: float | None = None,
+        options: RunOptions | None = None,
+        rerun: tuple[str, ...] = (),
     ) -> None:
         self.id = id
         self.kind = kind
@@ -154,8 +157,8 @@ class Call:
         self.on_busy = on_busy
         self.on_unfinished = on_unfinished
         self.recursion_limit = recursion_limit
-        self.run_timeout = run_timeout
-        self.step_timeout = step_timeout
+        self.options = options
+        self.rerun = rerun
         self.again = False
         self.known_run: int | None = None
         self.message: int | None = None
@@ -246,6 +249,8 @@ def decide(
         return _on_running(
             state, call, same_run=same_run, epoch=epoch, amends=not (stopping or behind)
         )
+    if call.rerun and not (call.again and same_run):
+        return _on_rerun(state, call)
     return _on_stopped(state, call, same_run=same_run, epoch=epoch)
 
 
@@ -260,6 +265,8 @@ def quarantined(thread_id: str, reason: str) -> Quarantined:
 
 def _on_new(state: RunState, call: Call) -> Decision:
     thread_id = state.thread_id
+    if call.rerun:
+        reruns_of(state, call)
     if call.kind is CallKind.INVOKE and call.input is not None:
         return Decision.START
     if call.kind is CallKind.RESUME:
@@ -276,9 +283,9 @@ def _on_new(state: RunState, call: Call) -> Decision:
 def _on_running(
     state: RunState, call: Call, *, same_run: bool, epoch: int, amends: bool
 ) -> Decision:
-    if call.kind is CallKind.CONTINUE or same_run:
+    if (call.kind is CallKind.CONTINUE or same_run) and (not call.rerun or call.again):
         return Decision.JOIN
-    if call.kind is CallKind.INVOKE and is_left(state, epoch):
+    if call.kind is CallKind.INVOKE and is_left(state, epoch) and not call.rerun:
         if _changes_nothing(state, call):
             return Decision.JOIN
         if call.on_unfinished == "reject":
@@ -293,6 +300,37 @@ def _on_running(
             run_id=state.run.names[0],
         )
     return Decision.CANCEL_FIRST if call.on_busy == "cancel" else Decision.QUEUE
+
+
+def _on_rerun(state: RunState, call: Call) -> Decision:
+    """A call that drops results of the unfinished step is a continuation wherever there is one."""
+    reruns_of(state, call)
+    if call.kind is CallKind.RESUME:
+        return _on_answer(state, call)
+    if call.kind is CallKind.INVOKE and call.on_unfinished == "reject":
+        raise _unfinished(state)
+    return Decision.AMEND
+
+
+def reruns_of(state: RunState, call: Call) -> tuple[int, ...]:
+    """Which tasks' results the call drops, by position; those that have none run anyway.
+
+    Raises:
+        InvalidCall: There is no unfinished step, or no such task in it.
+    """
+    found: list[int] = []
+    tasks = [] if state.status in (None, "complete") else state.step.tasks
+    for name in call.rerun:
+        named = [t for t in tasks if t.node != START and name in (t.node, state.id_of(t))]
+        if not named:
+            nodes = ", ".join(dict.fromkeys(t.node for t in tasks if t.node != START)) or "none"
+            raise InvalidCall(
+                f"rerun names {name!r}, and thread {state.thread_id!r} has no such task in an unfinished "
+                f"step; its tasks: {nodes}",
+                thread_id=state.thread_id,
+            )
+        found.extend(task.position for task in named if task.result is not None)
+    return tuple(sorted(set(found)))
 
 
 def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
@@ -349,7 +387,8 @@ def _on_answer(state: RunState, call: Call) -> Decision:
     if any(task.open_questions for task in state.step.tasks):
         return Decision.ANSWER
     if state.status in UNFINISHED:
-        return Decision.TAKE_UP
+        amends = bool(call.rerun) or not _changes_nothing(state, call)
+        return Decision.AMEND if amends else Decision.TAKE_UP
     raise NothingToResume(
         f"thread {state.thread_id!r} is {state.status} and no question is open; go on with invoke(None)",
         thread_id=state.thread_id,

@@ -44,11 +44,18 @@ class Machine(Admissions):
     def begin(self, *, recover: bool, told: Iterable[Call] = ()) -> None:
         """After a load: go on with a run that this process owns, or that it is to recover.
 
+        A run that a told call was to cancel is cancelled now.
+
         Args:
             recover: Whether a run that a dead process left is taken up without a call.
             told: The durable messages that wait in the inbox, oldest first.
         """
         status, epoch = self.state.status, self.env.epoch
+        told = tuple(told)
+        if status in UNFINISHED and any(call.on_busy == "cancel" for call in told):
+            self.queue.extend(told)
+            self.commit(self.run_stopped, row=self.new_row("cancelled"))
+            return
         if status is not None and status in UNFINISHED:
             run = self.state.run
             owned = max(run.claimed_epoch, run.taken_up_epoch) == epoch

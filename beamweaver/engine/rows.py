@@ -80,12 +80,14 @@ def retry_row(task: Task) -> Retrying:
     )
 
 
-def continued_row(run_id: str, amendment: Amendment | None) -> Continued:
+def continued_row(
+    run_id: str, amendment: Amendment | None, rerun: tuple[int, ...] = ()
+) -> Continued:
     """A caller's continuation as it is stored."""
     if amendment is None:
-        return Continued(run_id)
+        return Continued(run_id, rerun=rerun)
     return Continued(
-        run_id, write_rows(amendment.writes), amendment.goto, send_rows(amendment.sends)
+        run_id, write_rows(amendment.writes), amendment.goto, send_rows(amendment.sends), rerun
     )
 
 
@@ -112,6 +114,9 @@ def call_row(call: Call, env: Env) -> CallRow:
         sends=send_rows(prepared.sends) if prepared else (),
         answers=answers,
         on_unfinished=call.on_unfinished,
+        on_busy=call.on_busy,
+        options=call.options,
+        rerun=call.rerun,
     )
 
 
@@ -180,15 +185,17 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
         case Answered():
             _answer(state, entry, env)
         case Continued():
-            continue_step(state, _amendment(entry, env))
+            continue_step(state, _amendment(entry, env), entry.rerun)
         case MergeFailed():
             state.step.failure = failure_of(entry.failure, entry.node, "", 1)
         case _:
             state.step.failure = failure_of(entry.failure, "", "", 1)
 
 
-def continue_step(state: RunState, amendment: Amendment | None) -> None:
-    """A caller goes on: a new era of the step, fresh counts, failed tasks may run again."""
+def continue_step(
+    state: RunState, amendment: Amendment | None, rerun: tuple[int, ...] = ()
+) -> None:
+    """A caller goes on: a new era of the step, fresh counts, failed and dropped tasks may run again."""
     step = state.step
     step.era += 1
     step.failure = None
@@ -196,6 +203,8 @@ def continue_step(state: RunState, amendment: Amendment | None) -> None:
     if amendment is not None:
         amendment.era = step.era
         step.amendments.append(amendment)
+    for position in rerun:
+        step.tasks[position].result = None
     for task in step.tasks:
         if task.result is None:
             task.clear_failure()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import msgspec
 
@@ -21,6 +21,7 @@ from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.keeping import KeptThreads, Source
+from beamweaver.runtime.options import CallOptions, check_options
 from beamweaver.runtime.reading import read_state, wrong_graph
 from beamweaver.runtime.requests import check_thread_id, message_name, place_of, thread_id_of
 from beamweaver.types import Cancel, Invoke, Resume
@@ -80,27 +81,21 @@ class App(CompiledGraph, KeptThreads):
         *,
         thread_id: str | None = None,
         config: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        recursion_limit: int | None = None,
-        run_timeout: Duration | None = None,
-        step_timeout: Duration | None = None,
-        on_busy: str = "queue",
         on_unfinished: str = "continue",
         raises: bool = True,
+        **options: Unpack[CallOptions],
     ) -> Outcome:
         """Run the graph on a thread: start, join, amend or continue, by how the thread stands.
 
         Args:
-            input: An update of the state; None continues what is unfinished.
+            input: An update of the state, or a `Command`: on an unfinished thread its `update` is an
+                amendment, its `goto` more tasks, its `resume` answers. None continues what is unfinished.
             thread_id: The thread; without one a new thread is made, its id is in the outcome.
             config: LangGraph's form: `{"configurable": {"thread_id": …}}`.
-            run_id: A name for the run: the same one again joins, continues, or returns what is recorded.
-            recursion_limit: Steps before the run is stopped; the graph's own if None.
-            run_timeout: Seconds for the run.
-            step_timeout: Seconds for each step.
-            on_busy: When the thread runs: `"queue"` waits for it, `"reject"` raises `ThreadBusy`.
             on_unfinished: `"continue"`, `"reject"`, or `"restart"` in place of an unfinished run.
             raises: Whether a failed run raises its error; else `Failed` is returned.
+            **options: `run_id`, `recursion_limit`, `run_timeout`, `step_timeout`, `failure_policy`,
+                `max_concurrency`, `on_busy`, `metadata`, `tags`, `rerun`: see `beamweaver.CallOptions`.
 
         Returns:
             `Completed`, `Interrupted`, `Drained`, `Cancelled` or `Failed`; all have `.state`.
@@ -110,12 +105,12 @@ class App(CompiledGraph, KeptThreads):
             InvalidUpdate: The input does not fit the graph.
             RunFailed: The run failed (with `raises`); the same call goes on from what is done.
             StoreError: The store cannot be opened, is owned by another process, or refused a write.
+            TypeError: There is no such option.
         """
+        check_options(options, "invoke")
         return self._call(
-            Invoke(input, run_id, on_busy, on_unfinished, recursion_limit),
+            Invoke(input, on_unfinished=on_unfinished, **options),
             thread_id_of(thread_id, config),
-            run_timeout=run_timeout,
-            step_timeout=step_timeout,
             raises=raises,
         )
 
@@ -126,9 +121,8 @@ class App(CompiledGraph, KeptThreads):
         answers: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
         config: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        recursion_limit: int | None = None,
         raises: bool = True,
+        **options: Unpack[CallOptions],
     ) -> Outcome:
         """Answer open questions and go on. Without an answer it is `invoke(None)`.
 
@@ -137,9 +131,8 @@ class App(CompiledGraph, KeptThreads):
             answers: Such a map, explicitly.
             thread_id: The thread.
             config: LangGraph's form of it.
-            run_id: One more name for the run.
-            recursion_limit: Steps before the run is stopped.
             raises: Whether a failed run raises.
+            **options: Those of `invoke`.
 
         Raises:
             NothingToResume: No question is open.
@@ -147,8 +140,9 @@ class App(CompiledGraph, KeptThreads):
             UnknownInterrupt: No open question has that id.
             AlreadyAnswered: The question was answered before.
         """
+        check_options(options, "resume")
         return self._call(
-            Resume(answer, answers, run_id, recursion_limit),
+            Resume(answer, answers, **options),
             self._kept_thread(thread_id_of(thread_id, config), "resume"),
             raises=raises,
         )
@@ -159,25 +153,20 @@ class App(CompiledGraph, KeptThreads):
         *,
         thread_id: str | None = None,
         config: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        recursion_limit: int | None = None,
-        run_timeout: Duration | None = None,
-        step_timeout: Duration | None = None,
-        on_busy: str = "queue",
         on_unfinished: str = "continue",
         on_disconnect: str = "cancel",
         raises: bool = True,
+        **options: Unpack[CallOptions],
     ) -> Outcome:
         """`invoke`, awaitable; the arguments are those of `invoke`, and `on_disconnect`.
 
         When the awaiting task is cancelled, `on_disconnect="cancel"` cancels the run, which stays
         resumable (unless others wait for it); `"continue"` lets it go on.
         """
+        check_options(options, "ainvoke")
         return await self._acall(
-            Invoke(input, run_id, on_busy, on_unfinished, recursion_limit),
+            Invoke(input, on_unfinished=on_unfinished, **options),
             thread_id_of(thread_id, config),
-            run_timeout=run_timeout,
-            step_timeout=step_timeout,
             raises=raises,
             on_disconnect=on_disconnect,
         )
@@ -189,14 +178,14 @@ class App(CompiledGraph, KeptThreads):
         answers: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
         config: Mapping[str, Any] | None = None,
-        run_id: str | None = None,
-        recursion_limit: int | None = None,
         on_disconnect: str = "cancel",
         raises: bool = True,
+        **options: Unpack[CallOptions],
     ) -> Outcome:
         """`resume`, awaitable; `on_disconnect` is that of `ainvoke`."""
+        check_options(options, "aresume")
         return await self._acall(
-            Resume(answer, answers, run_id, recursion_limit),
+            Resume(answer, answers, **options),
             self._kept_thread(thread_id_of(thread_id, config), "aresume"),
             raises=raises,
             on_disconnect=on_disconnect,
@@ -267,14 +256,12 @@ class App(CompiledGraph, KeptThreads):
         message: Message,
         thread_id: str | None,
         *,
-        run_timeout: Duration | None = None,
-        step_timeout: Duration | None = None,
         raises: bool,
     ) -> Outcome:
         core = self._open()
         name = message_name(message)
         refuse_blocking(core, name, f"a{name}")
-        thread_id, waiting = self._submit(core, message, thread_id, run_timeout, step_timeout)
+        thread_id, waiting = self._submit(core, message, thread_id)
         return await_outcome(core.hub.waiters, waiting, thread_id, timeout=None, raises=raises)
 
     async def _acall(
@@ -282,8 +269,6 @@ class App(CompiledGraph, KeptThreads):
         message: Message,
         thread_id: str | None,
         *,
-        run_timeout: Duration | None = None,
-        step_timeout: Duration | None = None,
         raises: bool,
         on_disconnect: str,
     ) -> Outcome:
@@ -295,7 +280,7 @@ class App(CompiledGraph, KeptThreads):
             core = await on_a_worker(self._open)  # it opens files
         else:
             core = self._open()
-        thread_id, waiting = self._submit(core, message, thread_id, run_timeout, step_timeout)
+        thread_id, waiting = self._submit(core, message, thread_id)
         return await outcome_of(
             core,
             self,
@@ -306,28 +291,13 @@ class App(CompiledGraph, KeptThreads):
             on_disconnect=on_disconnect,
         )
 
-    def _submit(
-        self,
-        core: Core,
-        message: Message,
-        thread_id: str | None,
-        run_timeout: Duration | None,
-        step_timeout: Duration | None,
-    ) -> tuple[str, Waiting]:
+    def _submit(self, core: Core, message: Message, thread_id: str | None) -> tuple[str, Waiting]:
         if thread_id is None:
             thread_id = core.hub.new_id()
         else:
             self._kept_thread(thread_id, "invoke")
             check_thread_id(thread_id, core.hub.limits)
-        waiting = core.submit(
-            self,
-            thread_id,
-            message,
-            waits=True,
-            run_timeout=run_timeout,
-            step_timeout=step_timeout,
-        )
-        return thread_id, waiting
+        return thread_id, core.submit(self, thread_id, message, waits=True)
 
     def _check_keeps(self, call: str) -> None:
         if self.checkpointer is None:

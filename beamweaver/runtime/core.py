@@ -141,8 +141,6 @@ class Core:
         message: Message,
         *,
         waits: bool,
-        run_timeout: Any = None,
-        step_timeout: Any = None,
     ) -> Waiting:
         """Judge a call, keep it, and wake its thread.
 
@@ -162,9 +160,7 @@ class Core:
             raise Quarantined(
                 f"thread {thread_id!r} is quarantined: {reason}", thread_id=thread_id, reason=reason
             )
-        call = make_call(
-            hub, graph, message, waits=waits, run_timeout=run_timeout, step_timeout=step_timeout
-        )
+        call = make_call(hub, graph, message, waits=waits)
         receipt = None if waits else self.system.future()
         node = self.calling_node()
         asker = node.thread_id if node is not None and waits else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.fold import fold
 from beamweaver.errors import InvalidCall
 from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.options import METADATA, TAGS
 from beamweaver.runtime.reading import ReadEnv, metadata_of, seq_of, snapshot
 
 if TYPE_CHECKING:
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import ThreadState
 
-__all__ = ["METADATA", "read_history"]
-
-METADATA: Final = ("graph", "version", "source", "step", "run_id", "reason", "owner_deaths")
-"""What the metadata of a state has, and a filter may name."""
+__all__ = ["read_history"]
 
 
 def read_history(
@@ -42,7 +40,7 @@ def read_history(
         thread_id: The thread.
         limit: How many at the most.
         before: Only what is older than this checkpoint.
-        filter: What the metadata of each must have.
+        filter: What the metadata of each must have; of `"tags"` some are enough.
 
     Raises:
         InvalidCall: An argument is wrong.
@@ -50,10 +48,11 @@ def read_history(
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidCall(f"limit is {limit!r}; give a number from 0, or None for all")
     wanted = dict(filter or {})
-    unknown = sorted(str(key) for key in wanted if key not in METADATA)
-    if unknown:
+    unfit = [key for key in wanted if not isinstance(key, str)]
+    if unfit:
         raise InvalidCall(
-            f"filter names {', '.join(unknown)}; the metadata has {', '.join(METADATA)}"
+            f"filter names {unfit[0]!r}; give keys of the metadata: {', '.join(METADATA)}, or what calls "
+            "noted by metadata= and tags="
         )
     at = seq_of(before)
     images = store.history(thread_id, before=at, limit=None if wanted else limit)
@@ -76,11 +75,18 @@ def _states(
         if env is None:
             graph = find(image.row.thread_id, image.row.graph)
             env = ReadEnv(codec, GraphCodec(codec, graph))
-        if wanted and not _fits(metadata_of(image, raw=True), wanted):
+        if wanted and not _fits(metadata_of(image, env, raw=True), wanted):
             continue
-        yield snapshot(graph, image, fold(image, env), raw=True)
+        yield snapshot(graph, image, fold(image, env), env, raw=True)
         left = None if left is None else left - 1
 
 
 def _fits(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(metadata[key] == value for key, value in wanted.items())
+    return all(_has(metadata, key, value) for key, value in wanted.items())
+
+
+def _has(metadata: Mapping[str, Any], key: str, value: Any) -> bool:
+    """Whether the metadata has it; of tags each one that is wanted."""
+    if key == TAGS and isinstance(value, (list, tuple)):
+        return set(value) <= set(metadata.get(TAGS, ()))
+    return key in metadata and bool(metadata[key] == value)

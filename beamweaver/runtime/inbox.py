@@ -41,8 +41,11 @@ def _call_of(message: InboxMessage, env: Env, graph: str) -> Call:
         answers=None if single or row.answers is None else answers,
         named=row.named,
         waits=False,
+        on_busy=row.on_busy,
         on_unfinished=row.on_unfinished,
         recursion_limit=row.recursion_limit,
+        options=row.options,
+        rerun=row.rerun,
     )
     call.message = message.number
     return call

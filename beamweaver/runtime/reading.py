@@ -81,7 +81,7 @@ def read_state(
         raise wrong_graph(thread_id, image.row.graph, graph.name)
     env = ReadEnv(codec, GraphCodec(codec, graph))
     state = fold(image, env)
-    return snapshot(graph, image, state, raw=seq is not None)
+    return snapshot(graph, image, state, env, raw=seq is not None)
 
 
 def _is(image: ThreadImage, checkpoint: str | None) -> bool:
@@ -118,12 +118,15 @@ def seq_of(checkpoint: str | None) -> int | None:
     return parsed[1]
 
 
-def metadata_of(image: ThreadImage, *, raw: bool) -> dict[str, Any]:
-    """The metadata of a state: where the checkpoint comes from, and how its thread stands now."""
+def metadata_of(image: ThreadImage, env: ReadEnv, *, raw: bool) -> dict[str, Any]:
+    """The metadata of a state: where the checkpoint comes from, how its thread stands, what calls noted."""
     row, record = image.row, image.checkpoint
     step = record.checkpoint
     assert step is not None, "an image begins at a checkpoint"
+    options = row.run.options
+    noted = step.metadata if raw or options is None else options.metadata
     return {
+        **{key: env.decode_any(data) for key, data in noted.items()},
         "graph": row.graph,
         "version": row.version,
         "source": step.source,
@@ -135,7 +138,7 @@ def metadata_of(image: ThreadImage, *, raw: bool) -> dict[str, Any]:
 
 
 def snapshot(
-    graph: CompiledGraph, image: ThreadImage, state: RunState, *, raw: bool
+    graph: CompiledGraph, image: ThreadImage, state: RunState, env: ReadEnv, *, raw: bool
 ) -> ThreadState:
     """A folded image as people see it; a raw one is an older checkpoint by itself."""
     values, merge_error = head_values(graph, state.values, state.step)
@@ -155,7 +158,7 @@ def snapshot(
             if task.result is not None and task.node != START
             for write in task.result.writes
         ),
-        metadata=metadata_of(image, raw=raw),
+        metadata=metadata_of(image, env, raw=raw),
         created_at=dt.datetime.fromtimestamp(record.at_us / 1_000_000, dt.UTC),
         config=_config(row.thread_id, state.branch, record.seq),
         parent_config=(

@@ -11,7 +11,8 @@ from beamweaver.engine.calls import Call, CallKind, Prepared
 from beamweaver.errors import InvalidCall, InvalidThreadId, InvalidUpdate, SerializationError
 from beamweaver.graph.updates import normalize_input
 from beamweaver.runtime.node import to_result
-from beamweaver.types import Cancel, Command, Continue, Invoke, Resume, seconds
+from beamweaver.runtime.options import choice, rerun_of, run_options
+from beamweaver.types import Cancel, Command, Continue, Invoke, Resume
 
 if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
@@ -119,8 +120,6 @@ def make_call(
     message: Message,
     *,
     waits: bool,
-    run_timeout: Any = None,
-    step_timeout: Any = None,
 ) -> Call:
     """A call from a message.
 
@@ -140,20 +139,39 @@ def make_call(
         hub.new_id() if given is None else _run_id(given, hub.limits),
         named=given is not None,
         waits=waits,
-        recursion_limit=_recursion_limit(getattr(message, "recursion_limit", None)),
-        run_timeout=seconds(run_timeout, "run_timeout"),
-        step_timeout=seconds(step_timeout, "step_timeout"),
     )
+    if isinstance(message, Invoke | Resume | Continue):
+        _give_options(hub, call, message)
     if isinstance(message, Invoke):
-        call.on_busy = _choice("on_busy", message.on_busy, ("queue", "reject"))
-        call.on_unfinished = _choice(
-            "on_unfinished", message.on_unfinished, ("continue", "reject", "restart")
-        )
-        if message.input is not None:
-            call.input = prepare(hub, graph, hub.codec_of(graph), message.input)
+        _give_input(hub, graph, call, message)
     elif isinstance(message, Resume):
-        _give_answers(call, message)
+        _give_answers(call, message.answer, message.answers)
     return call
+
+
+def _give_options(hub: Hub, call: Call, message: Invoke | Resume | Continue) -> None:
+    call.recursion_limit = _recursion_limit(message.recursion_limit)
+    call.on_busy = choice("on_busy", message.on_busy, ("queue", "reject", "cancel"))
+    call.options = run_options(message, hub.codec, hub.limits)
+    if message.rerun:
+        call.rerun = rerun_of(message.rerun)
+
+
+def _give_input(hub: Hub, graph: CompiledGraph, call: Call, message: Invoke) -> None:
+    value = message.input
+    call.on_unfinished = choice(
+        "on_unfinished", message.on_unfinished, ("continue", "reject", "restart")
+    )
+    if value is None:
+        return
+    call.input = prepare(hub, graph, hub.codec_of(graph), value)
+    if isinstance(value, Command) and value.resume is not msgspec.UNSET:
+        _give_answers(call, value.resume, None)
+    if message.on_unfinished == "restart" and (call.rerun or call.kind is CallKind.RESUME):
+        raise InvalidCall(
+            "on_unfinished='restart' drops results and questions, so there is nothing to "
+            f"{'rerun' if call.rerun else 'resume'}; leave one of the two out"
+        )
 
 
 def message_name(message: Message) -> str:
@@ -167,6 +185,8 @@ def _kind(message: Message) -> CallKind:
             return CallKind.CONTINUE
         case Resume(answer=msgspec.UNSET, answers=None):
             return CallKind.CONTINUE
+        case Invoke(input=Command(resume=answer)) if answer is not msgspec.UNSET:
+            return CallKind.RESUME
         case Invoke():
             return CallKind.INVOKE
         case Resume():
@@ -177,13 +197,13 @@ def _kind(message: Message) -> CallKind:
             return CallKind.CANCEL
 
 
-def _give_answers(call: Call, message: Resume) -> None:
-    if message.answers is not None:
-        call.answers = dict(message.answers)
-    elif isinstance(message.answer, dict) and _is_map(message.answer):
-        call.answers = message.answer
+def _give_answers(call: Call, answer: Any, answers: Mapping[str, Any] | None) -> None:
+    if answers is not None:
+        call.answers = dict(answers)
+    elif isinstance(answer, dict) and _is_map(answer):
+        call.answers = answer
     else:
-        call.answer = message.answer
+        call.answer = answer
 
 
 def _is_map(answer: dict[Any, Any]) -> bool:
@@ -197,11 +217,6 @@ def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) ->
         InvalidUpdate, UnknownChannel: It is no update of this graph.
         SerializationError: A value cannot be stored.
     """
-    if isinstance(value, Command) and value.resume is not msgspec.UNSET:
-        raise InvalidCall(
-            "Command(resume=…) as an input is not supported; answer with resume(answer), and amend "
-            "with invoke(update)"
-        )
     answer = normalize_input(graph, value)
     try:
         result = to_result(codec, answer, "input")
@@ -240,9 +255,3 @@ def _recursion_limit(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidCall(f"recursion_limit is {value!r}; give a number of steps, 1 or more")
     return value
-
-
-def _choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InvalidCall(f"{name} is {value!r}; give {' or '.join(map(repr, allowed))}")
-    return str(value)

@@ -17,7 +17,7 @@ from typing import Any
 
 from beamweaver.checkpoint import MemoryCheckpointer
 from beamweaver.checkpoint.codec import Codec
-from beamweaver.checkpoint.records import decode_call
+from beamweaver.checkpoint.records import RunOptions, decode_call
 from beamweaver.engine import Call, CallKind, Machine, Prepared, RunState
 from beamweaver.engine import effects as fx
 from beamweaver.engine.failures import describe, exit_failure
@@ -169,8 +169,11 @@ class Driver:
             answers=None if row.answers is None or "" in answers else answers,
             named=row.named,
             waits=False,
+            on_busy=row.on_busy,
             on_unfinished=row.on_unfinished,
             recursion_limit=row.recursion_limit,
+            options=row.options,
+            rerun=row.rerun,
         )
         call.message = message.number
         return call
@@ -185,6 +188,11 @@ class Driver:
         run_id = options.pop("run_id", None)
         if value is not None:
             options["input"] = self.prepared(value)
+        given = {
+            name: options.pop(name) for name in RunOptions.__struct_fields__ if name in options
+        }
+        if given:
+            options["options"] = RunOptions(**given)
         call = Call(
             id_,
             kind,

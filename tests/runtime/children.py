@@ -107,6 +107,15 @@ def tell_and_die(_pipe, path, thread_id, n):
     die()
 
 
+def options_and_die(_pipe, path, run_timeout=120.0):
+    """Tell a thread a run with options of its own, and die."""
+    app = line("g", a=_wait_for_ever, b=wrote("b")).compile()
+    runtime = Runtime(store_at(path), graphs=[app]).start()
+    options = {"run_timeout": run_timeout, "max_concurrency": 1, "tags": ["nightly"]}
+    runtime.thread("t").tell(Invoke({"n": 1}, metadata={"user": "ann"}, **options))
+    die()
+
+
 def tell_behind_and_die(pipe, path, how_many):
     """Tell messages to a thread that runs, and die."""
     app = line("g", a=_wait_for_ever, b=wrote("b")).compile()

@@ -99,7 +99,7 @@ class TestHistory:
 
     @pytest.mark.parametrize(
         "options",
-        [{"limit": -1}, {"limit": "1"}, {"before": "x"}, {"before": 1}, {"filter": {"colour": 1}}],
+        [{"limit": -1}, {"limit": "1"}, {"before": "x"}, {"before": 1}, {"filter": {1: 1}}],
         ids=repr,
     )
     def test_a_wrong_argument_is_refused_by_the_call(self, app, options):

@@ -8,6 +8,7 @@ import pytest
 
 from beamweaver import START, Continue, Graph, Invoke, RetryPolicy, Runtime, Send
 from beamweaver.errors import (
+    InvalidCall,
     NodeError,
     NodeFailed,
     NodeTimeout,
@@ -224,7 +225,7 @@ class TestStepAndRunTimeouts:
     @pytest.mark.parametrize("value", [0, -1, "1", float("nan"), float("inf"), True])
     def test_a_limit_that_is_no_time_is_refused(self, memory, value):
         with line("g", a=wrote("a")).compile(checkpointer=memory) as app:
-            with pytest.raises(ValueError, match="run_timeout"):
+            with pytest.raises(InvalidCall, match="run_timeout"):
                 app.invoke({"n": 1}, thread_id="t", run_timeout=value)
             assert app.get_state("t") is None
 
