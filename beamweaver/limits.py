@@ -37,6 +37,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many finished thread actors stay in memory; the oldest go first."""
     tasks_a_step: int = 100_000
     """How many tasks one step may have."""
+    memos_a_task: int = 10_000
+    """How many results of durable sub-steps one task may have."""
+    memo_bytes_a_task: int = 64 << 20
+    """How many bytes these take together."""
     value_bytes_warn: int = 1 << 20
     """A stored value above this size is said once a node."""
     value_bytes: int = 64 << 20

@@ -17,6 +17,7 @@ __all__ = [
     "Entry",
     "FailureRow",
     "Finished",
+    "Memo",
     "MergeFailed",
     "Retrying",
     "SendRow",
@@ -139,6 +140,29 @@ class StepFailed(msgspec.Struct, array_like=True, frozen=True, tag=8):
     cut: tuple[int, ...] = ()
 
 
+class Memo(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """What a durable sub-step of a task returned, encoded.
+
+    It is the task's `ordinal`-th one of that name, or has a `key` (`ordinal` is -1 then). `digest` is that of
+    its arguments' canonical encoding.
+    """
+
+    task: int
+    name: str
+    ordinal: int
+    key: str | None
+    digest: bytes
+    value: bytes
+
+
 Entry: TypeAlias = (
-    Finished | TaskFailed | Retrying | Asked | Answered | Continued | MergeFailed | StepFailed
+    Finished
+    | TaskFailed
+    | Retrying
+    | Asked
+    | Answered
+    | Continued
+    | MergeFailed
+    | StepFailed
+    | Memo
 )

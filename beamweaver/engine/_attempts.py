@@ -12,18 +12,20 @@ from beamweaver.engine.effects import (
     CancelAttempt,
     CancelTransition,
     DropTimer,
+    Noted,
     SetTimer,
     StartAttempt,
 )
 from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout_failure
 from beamweaver.engine.merge import merge
 from beamweaver.engine.rows import retry_row
-from beamweaver.engine.state import row_of
+from beamweaver.engine.state import Task, row_of
 from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout, UnknownTarget
 from beamweaver.events import AttemptFailed, TaskStarted
 
 if TYPE_CHECKING:
-    from beamweaver.engine.state import OpenStep, Question, Result, Task
+    from beamweaver.checkpoint.entries import Memo
+    from beamweaver.engine.state import OpenStep, Question, Result
     from beamweaver.types import Failure
 
 __all__ = ["Attempts"]
@@ -72,6 +74,19 @@ class Attempts(Core):
         self.dirty.append(
             Asked(task.position, question.ordinal, question.key, question.data, question.id)
         )
+
+    def noted(self, attempt: Attempt, memo: Memo, token: Any) -> bool:
+        """A durable sub-step of an attempt ended well; the effect `Noted(token)` tells when it is kept.
+
+        Returns:
+            False if the attempt was given up: what it still does counts for nothing.
+        """
+        if self.running.get(attempt.position) is not attempt:
+            return False
+        attempt.task.remember(memo)
+        self.dirty.append(memo)
+        self._unsaved.append(Noted(token))
+        return True
 
     def lost(self, attempt: Attempt) -> None:
         """An attempt ended without a result that counts; it starts again unless the step stops."""
@@ -259,10 +274,12 @@ class Attempts(Core):
         return task.delay
 
     def wake_saved(self) -> None:
-        """The due times in the commit that was acknowledged are durable: from now on they count."""
-        for task in self._saving:
-            if self.sleeping.get(task.position) is task:
-                self._wake_when_due(task)
+        """The due times and notes in the commit that was acknowledged are durable."""
+        for each in self._saving:
+            if type(each) is Noted:
+                self._effects.append(each)
+            elif type(each) is Task and self.sleeping.get(each.position) is each:
+                self._wake_when_due(each)  # from now on it counts
 
     def _wake_when_due(self, task: Task) -> None:
         rest = min(max((task.due_us - self.env.now_us()) / _SECOND_US, 0.0), task.delay)

@@ -9,7 +9,7 @@ import msgspec
 
 from beamweaver.checkpoint.records import Commit, Record
 from beamweaver.engine.calls import CallKind
-from beamweaver.engine.effects import Admitted, DropTimer, Publish, Reply, WriteCommit
+from beamweaver.engine.effects import Admitted, DropTimer, Noted, Publish, Reply, WriteCommit
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
@@ -80,9 +80,9 @@ class Core:
         self.routes: Routes | Failure | None = None
         """What the routers of that step chose, or how they failed."""
         self.warnings: tuple[str, ...] = ()
-        self._unsaved: list[Task] = []
-        """Tasks with a result or a due time that is in no commit yet."""
-        self._saving: list[Task] = []
+        self._unsaved: list[Task | Noted] = []
+        """Tasks with a result or a due time that is in no commit yet, and notes of attempts."""
+        self._saving: list[Task | Noted] = []
         """Those of the commit in flight."""
         self._then: Callable[[], None] | None = None
         self._effects: list[Effect] = []
@@ -161,7 +161,7 @@ class Core:
         saved, self._saving = self._saving, []
         if self.env.publishing:
             for task in saved:
-                if task.result is not None:
+                if type(task) is Task and task.result is not None:
                     self.publish(
                         TaskAcknowledged(
                             thread_id=self.state.thread_id,

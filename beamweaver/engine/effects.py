@@ -23,6 +23,7 @@ __all__ = [
     "CancelTransition",
     "DropTimer",
     "Effect",
+    "Noted",
     "Publish",
     "Reply",
     "ReplyRecorded",
@@ -149,6 +150,15 @@ class WriteCommit(msgspec.Struct, eq=False):
     commit: Commit
 
 
+class Noted:
+    """What an attempt told by `noted` under this token is durable."""
+
+    __slots__ = ("token",)
+
+    def __init__(self, token: Any) -> None:
+        self.token = token
+
+
 class SetTimer(msgspec.Struct, eq=False):
     """Call `fired(key)` after `delay` seconds."""
 
@@ -210,6 +220,7 @@ Effect: TypeAlias = (
     | StartTransition
     | CancelTransition
     | WriteCommit
+    | Noted
     | SetTimer
     | DropTimer
     | Admitted

@@ -9,6 +9,7 @@ from beamweaver.errors import (
     BeamWeaverError,
     InterruptWithoutCheckpointer,
     InvalidUpdate,
+    KeyRequired,
     NodeError,
     NodeExit,
     NodeFailed,
@@ -19,6 +20,7 @@ from beamweaver.errors import (
     RunFailed,
     RunTimeout,
     SerializationError,
+    StepChanged,
     StepTimeout,
     UnknownChannel,
     UnknownTarget,
@@ -48,7 +50,13 @@ _PROGRAMMING = (
     AssertionError,
     NotImplementedError,
 )
-_NEVER = (SerializationError, InvalidUpdate, InterruptWithoutCheckpointer)
+_NEVER = (
+    SerializationError,
+    InvalidUpdate,
+    InterruptWithoutCheckpointer,
+    KeyRequired,
+    StepChanged,
+)
 _TRANSIENT_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_NAMES = frozenset(
     {
@@ -144,8 +152,9 @@ def exit_failure(node: str, task: str, attempt: int, reason: object) -> Failure:
 def may_retry(policy: RetryPolicy | None, failure: Failure, failures: int) -> bool:
     """Whether another attempt is allowed after `failures` counted ones.
 
-    Serialization errors, invalid updates, cancellation and questions without a store are never retried:
-    they would fail again in the same way. Nor is a failure about which the policy's predicate itself raises.
+    Serialization errors, invalid updates, cancellation, questions without a store, and sub-steps that
+    changed or lack a key are never retried: they would fail again in the same way. Nor is a failure about
+    which the policy's predicate itself raises.
     """
     if policy is None or failures >= policy.max_attempts:
         return False

@@ -22,9 +22,9 @@ __all__ = ["Machine"]
 class Machine(Admissions):
     """A thread's state machine; its driver feeds events, then carries out the effects of `advance()`.
 
-    The events are methods: `call`, `succeeded`, `failed`, `asked`, `lost`, `routed`, `routing_failed`,
-    `fired`, `acknowledged`, `drain`, `cut`. None of them has an effect by itself: several may be fed before
-    one `advance()`, so that results that arrive together become durable together.
+    The events are methods: `call`, `succeeded`, `failed`, `asked`, `noted`, `lost`, `routed`,
+    `routing_failed`, `fired`, `acknowledged`, `drain`, `cut`. None of them has an effect by itself:
+    several may be fed before one `advance()`, so that results that arrive together become durable together.
 
     Args:
         graph: The thread's graph.

@@ -9,6 +9,7 @@ from beamweaver.checkpoint.entries import (
     Asked,
     Continued,
     Finished,
+    Memo,
     MergeFailed,
     Retrying,
     SendRow,
@@ -52,7 +53,7 @@ __all__ = [
 ]
 
 
-_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked})
+_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo})
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
@@ -184,6 +185,8 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
             _ask(state, entry, env)
         case Answered():
             _answer(state, entry, env)
+        case Memo():
+            state.step.tasks[entry.task].remember(entry)
         case Continued():
             continue_step(state, _amendment(entry, env), entry.rerun)
         case MergeFailed():

@@ -15,6 +15,7 @@ from beamweaver.engine.ids import task_id
 from beamweaver.types import Failure
 
 if TYPE_CHECKING:
+    from beamweaver.checkpoint.entries import Memo
     from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
 
 __all__ = ["Amendment", "OpenStep", "Planned", "Question", "Result", "RunState", "Task", "Write"]
@@ -72,6 +73,7 @@ class Task(msgspec.Struct, eq=False):
     Attributes:
         failures: Counted failed attempts since the caller's last call.
         due_us: When the next attempt is due, or 0.
+        memos: What its durable sub-steps returned, by name, ordinal and key.
     """
 
     node: str
@@ -88,6 +90,7 @@ class Task(msgspec.Struct, eq=False):
     result: Result | None = None
     failure: Failure | None = None
     questions: list[Question] | None = None
+    memos: dict[tuple[str, int, str | None], Memo] | None = None
     _id: str | None = None
 
     @property
@@ -99,6 +102,12 @@ class Task(msgspec.Struct, eq=False):
     def open_questions(self) -> list[Question]:
         """The questions that nobody answered yet."""
         return [q for q in self.questions or () if not q.answered]
+
+    def remember(self, memo: Memo) -> None:
+        """A sub-step of the task ended well."""
+        if self.memos is None:
+            self.memos = {}
+        self.memos[memo.name, memo.ordinal, memo.key] = memo
 
     @property
     def settled(self) -> bool:

@@ -11,8 +11,11 @@ from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question
 from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall
 from beamweaver.runtime.log import logger
+from beamweaver.runtime.substeps import SubSteps, refuse_inside
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from beamweaver.engine.effects import Attempt
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.env import GraphCodec
@@ -31,6 +34,9 @@ class Body(Protocol):
     @property
     def live(self) -> bool:
         """Whether its outcome is still open."""
+
+    def tell(self, message: object) -> None:
+        """Send a message to the actor of the thread."""
 
 
 class Frame(msgspec.Struct, eq=False):
@@ -58,22 +64,36 @@ class Context:
         state: The state that the node was given.
         thread_id: The thread.
         run_id: The run.
-        step: The step's number.
+        step_number: The superstep's number.
         node: The node's name.
         attempt: 1 for the first attempt since the caller's last call.
         namespace: `()` in a graph that is no subgraph.
     """
 
-    __slots__ = ("_asked", "_attempt", "_began", "_body", "_frame", "_log", "open_question")
+    __slots__ = (
+        "_asked",
+        "_attempt",
+        "_awaits",
+        "_began",
+        "_body",
+        "_frame",
+        "_log",
+        "_steps",
+        "open_question",
+    )
 
-    def __init__(self, frame: Frame, attempt: Attempt, body: Body | None = None) -> None:
+    def __init__(
+        self, frame: Frame, attempt: Attempt, body: Body | None = None, *, awaits: bool = False
+    ) -> None:
         self._frame = frame
         self._attempt = attempt
         self._body = body
         self.open_question: Question | None = None
         self._began = frame.hub.system.clock.time() if attempt.timeout is not None else 0.0
         self._asked = 0
+        self._awaits = awaits
         self._log: Any = None
+        self._steps: SubSteps | None = None
 
     @property
     def thread_id(self) -> str:
@@ -105,8 +125,8 @@ class Context:
         return self._attempt.view
 
     @property
-    def step(self) -> int:
-        """The number of the step."""
+    def step_number(self) -> int:
+        """The number of the superstep."""
         return self._attempt.step
 
     @property
@@ -163,6 +183,51 @@ class Context:
             )
         return self._log
 
+    def step(self, name: str, fn: Callable[..., Any], *args: Any, key: str | None = None) -> Any:
+        """Call `fn(*args)` once for this task: a durable sub-step, to be awaited in async nodes.
+
+        When this returns, the result is in the store. Whenever the node runs again (after a crash, a
+        retry, an answer), the call returns that result and `fn` is not called. The results go when the task
+        is done. An exception is not kept: the node may catch it and call the step again.
+
+        A step is known by its name and `key`, or else by how many of that name ended well before it; so
+        steps of different names may come in any order. `args` are not stored, only a digest of them: if the
+        node comes to a step with other arguments than those of the recorded result, that is `StepChanged`.
+
+        Args:
+            name: The step's name.
+            fn: A sync function; in async nodes also an async one. There, a sync function runs on the loop,
+                as if the node called it: one that waits belongs in a sync node.
+            *args: Its arguments, which follow from the state; any storable values.
+            key: Tells steps of one name apart where their order is not always the same, and where two run
+                at once.
+
+        Returns:
+            What `fn` returned, as it is read back from the store.
+
+        Raises:
+            StepChanged: The arguments are not those of the recorded result.
+            KeyRequired: Another step of that name runs at once, and no key tells them apart.
+            SerializationError: The arguments or the result cannot be stored, or are too large.
+            InvalidCall: `name` or `key` is unfit, `fn` is async in a sync node, a step without a key is
+                inside of another one, or `limits.memos_a_task` is reached.
+
+        Example:
+            >>> def pay(state, ctx):
+            ...     invoice = ctx.step("invoice", create_invoice, state["order"])
+            ...     return {"receipt": ctx.step("receipt", send_receipt, invoice)}
+        """
+        steps = self._steps
+        if steps is None:
+            if self._body is None:
+                raise InvalidCall(
+                    "only a node has steps; a router is quick, and may be asked again"
+                )
+            steps = self._steps = SubSteps(self._frame, self._attempt, self._body)
+        if self._awaits:
+            return steps.run_async(name, key, fn, args)
+        return steps.run(name, key, fn, args)
+
     def interrupt(self, value: Any, *, key: str | None = None) -> Any:
         """Ask a question: the thread waits, and this returns the answer when the node runs again.
 
@@ -187,6 +252,7 @@ class Context:
             )
         ordinal = self._asked
         if key is None:
+            refuse_inside("an interrupt")
             self._asked += 1
         for question in self._attempt.questions:
             same = question.key == key if key is not None else question.ordinal == ordinal

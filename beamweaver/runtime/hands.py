@@ -12,6 +12,7 @@ from beamweaver.runtime import messages as msg
 from beamweaver.runtime.bodies import Bodies
 from beamweaver.runtime.context import Frame
 from beamweaver.runtime.reading import recorded_outcome
+from beamweaver.runtime.substeps import GivenUp
 from beamweaver.runtime.waiters import Answer
 from supervisors import Actor
 
@@ -60,6 +61,7 @@ class Hands(Actor):
             fx.StartTransition: self._start_transition,
             fx.CancelTransition: self._cancel_transition,
             fx.WriteCommit: self._write,
+            fx.Noted: self._noted,
             fx.SetTimer: self._set_timer,
             fx.DropTimer: self._drop_timer,
             fx.Admitted: self._admitted,
@@ -122,6 +124,14 @@ class Hands(Actor):
             self._machine.lost(attempt)
             self._fed = True
 
+    def _note(self, note: msg.Note) -> None:
+        """A sub-step of a body that runs ended well; that of any other body counts for nothing."""
+        machine = self._machine
+        if machine is None or not machine.noted(note.attempt, note.memo, note.done):
+            note.done.offer_error(GivenUp())
+        else:
+            self._fed = True
+
     # Effects ------------------------------------------------------------------------------------
 
     def _start_attempt(self, effect: fx.StartAttempt) -> None:
@@ -182,6 +192,9 @@ class Hands(Actor):
         writer = self._hub.writer
         assert writer is not None, "the writer starts before the threads"
         writer.put_inline(msg.Write(effect.commit, self.cell))
+
+    def _noted(self, effect: fx.Noted) -> None:
+        effect.token.offer(None)  # the future of the note
 
     def _set_timer(self, effect: fx.SetTimer) -> None:
         for key, held in self._held.items():

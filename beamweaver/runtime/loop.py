@@ -133,6 +133,10 @@ class LoopTask:
         self.kill(grace)
         return bool(self._ended)
 
+    def tell(self, message: object) -> None:
+        """Send a message to the actor of the thread, from the coroutine."""
+        self._owner.put(message)
+
     def _cancel(self, _loop: asyncio.AbstractEventLoop) -> None:
         if self._task is not None:
             self._task.cancel()

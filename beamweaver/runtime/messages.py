@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    from beamweaver.checkpoint.entries import Memo
     from beamweaver.checkpoint.records import Commit
+    from beamweaver.engine.effects import Attempt
     from beamweaver.errors import StoreError
+    from supervisors import Future
     from supervisors.mailbox import Cell
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "DropTimer",
     "Fired",
     "Left",
+    "Note",
     "Refused",
     "SetTimer",
     "Write",
@@ -89,6 +93,17 @@ class Write(msgspec.Struct, gc=False, eq=False):
 
     commit: Commit
     cell: Cell
+
+
+class Note:
+    """To a thread: a durable sub-step of an attempt ended well; `done` is set when that is kept."""
+
+    __slots__ = ("attempt", "done", "memo")
+
+    def __init__(self, attempt: Attempt, memo: Memo, done: Future[None]) -> None:
+        self.attempt = attempt
+        self.memo = memo
+        self.done = done
 
 
 class Acknowledged(msgspec.Struct, gc=False, eq=False):

@@ -14,7 +14,7 @@ from beamweaver.graph.updates import call_node, call_router, normalize, normaliz
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
 from beamweaver.types import seconds
 from supervisors import TaskActor
-from supervisors.kill import Killed
+from supervisors.kill import Killed, shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +62,11 @@ class NodeActor(TaskActor):
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
             return describe(error, attempt.node.name, attempt.task_id, attempt.number)
 
+    def tell(self, message: object) -> None:
+        """Send a message to the actor of the thread, from the body."""
+        with shield():
+            self.owner.put(message)
+
 
 def _swallowed(context: Context) -> InvalidUpdate:
     return InvalidUpdate(
@@ -79,7 +84,7 @@ async def run_async(
     `gives_up` tells a cancellation by the framework, which ends the coroutine, from one that user code
     raises, which is a failure.
     """
-    context = Context(frame, attempt, body)
+    context = Context(frame, attempt, body, awaits=True)
     _current.set(context)  # a coroutine has context variables of its own
     try:
         returned = await call_node(attempt.node, attempt.view, context)

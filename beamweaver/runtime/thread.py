@@ -116,6 +116,8 @@ class ThreadActor(Hands):
                 self._body_ended(message.token, abandoned=message.abandoned)
             case Down():
                 self._lost(message.token, message.reason)
+            case msg.Note():
+                self._note(message)
             case msg.Refused():
                 self._refused(message)
             case msg.Claimed():

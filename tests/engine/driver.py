@@ -104,6 +104,8 @@ class Driver:
         """Calls of this process that have no answer yet."""
         self.started: list[fx.Attempt] = []
         self.killed: list[fx.Attempt] = []
+        self.noted: list[Any] = []
+        """Tokens of notes that are durable."""
         self.log: list[str] = []
         """Nodes in the order in which their bodies ran."""
         self.finished: set[str] = set()
@@ -378,6 +380,8 @@ class Driver:
                 self._answered(effect)
             case fx.ReplyRecorded():
                 self._answered(fx.Reply(effect.call, *self._recorded(effect)))
+            case fx.Noted():
+                self.noted.append(effect.token)
             case fx.Publish():
                 self.events.append(effect.event)
             case fx.CancelTransition():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import multiprocessing
@@ -10,11 +11,11 @@ import signal
 import threading
 from typing import Any
 
-from beamweaver import Invoke, Resume, Runtime, interrupt
+from beamweaver import START, Graph, Invoke, Resume, Runtime, interrupt
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import StoreOwned
 from beamweaver.events import TaskAcknowledged, TaskStarted
-from tests.runtime.kit import line, six, wrote
+from tests.runtime.kit import Log, line, six, wrote
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.runtime.children"])
@@ -265,3 +266,55 @@ def run_to_point(pipe, path, survives, nth):
     with send:
         pipe.send(("state", outcome.state))
         pipe.send(("points", killer.reached))
+
+
+# Sub-steps ------------------------------------------------------------------------------------------
+
+STEPS = [f"{node}{n}" for node in "abc" for n in range(3)]
+
+
+def stepping(tell: Any) -> Any:
+    """Three nodes of three sub-steps each: a, then b and c at once, c an async one.
+
+    Tells `("ran", step)` at the end of a sub-step's function, and `("kept", step)` when `ctx.step` returned.
+    """
+
+    def work(step):
+        tell(("ran", step))
+        return step
+
+    def node(_state, ctx):
+        found = []
+        for n in range(3):
+            found.append(ctx.step("work", work, f"{ctx.node}{n}"))
+            tell(("kept", found[-1]))
+        return {"log": found}
+
+    async def node_async(_state, ctx):
+        async def one(step):
+            found = await ctx.step(step, work, step)
+            tell(("kept", found))
+            return found
+
+        return {"log": list(await asyncio.gather(*(one(f"c{n}") for n in range(3))))}
+
+    graph = Graph(Log, name="stepping").add_node("a", node).add_node("b", node)
+    graph.add_node("c", node_async)
+    return graph.add_edge(START, "a").add_edge("a", "b").add_edge("a", "c").compile()
+
+
+def step_to_point(pipe, path, survives, nth):
+    """Run or go on with the graph of sub-steps, and be killed at the n-th fault point that is reached."""
+    lock = threading.Lock()
+
+    def tell(what):
+        with lock:
+            pipe.send(what)
+
+    killer = _Killer(nth)
+    store = store_at(path, survives)
+    with Runtime(store, graphs=[stepping(tell)], fault=killer) as runtime:
+        store.faults = killer
+        outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
+        store.faults = lambda _point: None
+    tell(("state", outcome.state))

@@ -1,0 +1,267 @@
+"""Durable sub-steps of a task: `ctx.step()`, seen from the attempt that makes them."""
+
+from __future__ import annotations
+
+import inspect
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from beamweaver.checkpoint.entries import Memo
+from beamweaver.errors import InvalidCall, KeyRequired, SerializationError, StepChanged
+from beamweaver.runtime import messages as msg
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from beamweaver.engine.effects import Attempt
+    from beamweaver.runtime.context import Body, Frame
+    from supervisors import Future
+
+__all__ = ["GivenUp", "SubSteps", "check_key", "refuse_inside"]
+
+_NAME_LENGTH = 256
+_Ident = tuple[str, int, str | None]
+
+_inside: ContextVar[str | None] = ContextVar("beamweaver_step", default=None)
+"""The sub-step whose function runs here."""
+
+
+class GivenUp(BaseException):
+    """Ends the body of an attempt that was given up; what it does counts for nothing any more."""
+
+
+class SubSteps:
+    """What one attempt knows of the sub-steps of its task.
+
+    A sub-step is known by name and key, or else by how many of that name have ended well before it in this
+    attempt: a call that raised gives its number back, so that a loop that tries again finds its result.
+    """
+
+    __slots__ = ("_attempt", "_body", "_bytes", "_counts", "_frame", "_known", "_open")
+
+    def __init__(self, frame: Frame, attempt: Attempt, body: Body) -> None:
+        self._frame = frame
+        self._attempt = attempt
+        self._body = body
+        self._known: dict[_Ident, Memo] = dict(attempt.task.memos or {})
+        self._bytes = sum(len(memo.value) for memo in self._known.values())
+        self._counts: dict[str, int] = {}
+        self._open: dict[tuple[str, str | None], object] = {}
+
+    # The two ways to run one --------------------------------------------------------------------
+
+    def run(self, name: str, key: str | None, fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A sub-step of a sync node."""
+        if inspect.iscoroutinefunction(fn):
+            self._cannot_await(name)
+        with _Open(self, name, key) as ident:
+            digest = self._digest(name, args)
+            memo = self._recorded(ident, digest)
+            if memo is None:
+                with _Inside(name):
+                    value = fn(*args)
+                if inspect.iscoroutine(value):
+                    value.close()
+                    self._cannot_await(name)
+                memo, kept = self._note(ident, digest, value)
+                kept.get()
+                self._keep(ident, memo)
+        return self._value(memo)
+
+    async def run_async(
+        self, name: str, key: str | None, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Any:
+        """A sub-step of an async node; a sync function runs on the loop, as if the node called it."""
+        with _Open(self, name, key) as ident:
+            digest = self._digest(name, args)
+            memo = self._recorded(ident, digest)
+            if memo is None:
+                with _Inside(name):
+                    value = fn(*args)
+                    if inspect.isawaitable(value):
+                        value = await value
+                memo, kept = self._note(ident, digest, value)
+                await kept
+                self._keep(ident, memo)
+        return self._value(memo)
+
+    def _cannot_await(self, name: str) -> NoReturn:
+        raise InvalidCall(
+            f"step {name!r} of node {self._node!r}: its function is async, and nobody awaits it in a sync "
+            "node; make the node async, or the function sync"
+        )
+
+    # Before its function is called --------------------------------------------------------------
+
+    @property
+    def _node(self) -> str:
+        return self._attempt.node.name
+
+    def begin(self, name: str, key: str | None, mark: object) -> _Ident:
+        """Give a sub-step that begins its identity.
+
+        Raises:
+            InvalidCall: Name or key is unfit, or it begins inside of another sub-step and has no key.
+            KeyRequired: Another one of that name runs, and no key tells them apart.
+        """
+        check_key(name, "the name of a step")
+        check_key(key, f"the key of step {name!r}")
+        if key is None:
+            refuse_inside(f"ctx.step({name!r}, …)")
+        if self._open.setdefault((name, key), mark) is not mark:
+            with_key = "" if key is None else f" with the key {key!r}"
+            raise KeyRequired(
+                f"node {self._node!r} runs two steps {name!r}{with_key} at once, and only a key tells "
+                "which result is whose: ctx.step(name, fn, …, key=…) with a key of its own for each",
+                node=self._node,
+            )
+        return name, -1 if key is not None else self._counts.get(name, 0), key
+
+    def end(self, name: str, key: str | None, *, well: bool) -> None:
+        """A sub-step has ended."""
+        if well and key is None:
+            self._counts[name] = self._counts.get(name, 0) + 1
+        self._open.pop((name, key), None)
+
+    def _digest(self, name: str, args: tuple[Any, ...]) -> bytes:
+        try:
+            return self._frame.hub.codec.digest(list(args), "args")
+        except SerializationError as error:
+            raise SerializationError(
+                f"node {self._node!r}, step {name!r}: {error.message}; the arguments tell a changed step "
+                "from an equal one: bind what cannot be stored with functools.partial or a lambda",
+                **{**error.ids, "node": self._node},
+            ) from error.__cause__
+
+    def _recorded(self, ident: _Ident, digest: bytes) -> Memo | None:
+        """The memo of the sub-step, if it ended well before.
+
+        Raises:
+            StepChanged: It had other arguments.
+            InvalidCall: The task has too many memos for another one.
+        """
+        memo = self._known.get(ident)
+        if memo is None:
+            self._check_room(ident[0], 0)
+            return None
+        if memo.digest == digest:
+            return memo
+        name, ordinal, key = ident
+        which = f"key {key!r}" if key is not None else f"number {ordinal + 1}"
+        raise StepChanged(
+            f"node {self._node!r} calls step {name!r} ({which}) with other arguments than those of the "
+            "result that is recorded for it. Arguments must follow from the state; where the code has "
+            "changed, give the step another name or key, or begin the run anew (on_unfinished='restart')",
+            node=self._node,
+            step_name=name,
+        )
+
+    def _check_room(self, name: str, more: int) -> None:
+        limits = self._frame.hub.limits
+        if len(self._known) >= limits.memos_a_task:
+            raise InvalidCall(
+                f"node {self._node!r}, step {name!r}: the task has {len(self._known)} results of steps, "
+                "which is limits.memos_a_task; split the node, or raise the limit"
+            )
+        if self._bytes + more > limits.memo_bytes_a_task:
+            raise InvalidCall(
+                f"node {self._node!r}, step {name!r}: the results of the task's steps would have "
+                f"{self._bytes + more} bytes, and limits.memo_bytes_a_task is {limits.memo_bytes_a_task}; "
+                "split the node, or keep large results elsewhere and return their address"
+            )
+
+    # After it -----------------------------------------------------------------------------------
+
+    def _note(self, ident: _Ident, digest: bytes, value: Any) -> tuple[Memo, Future[None]]:
+        """Send the result to the thread's actor; the future tells when it is kept."""
+        name, ordinal, key = ident
+        hub = self._frame.hub
+        try:
+            data = hub.codec.encode(value, f"step {name}")
+        except SerializationError as error:
+            raise SerializationError(
+                f"node {self._node!r}, {error.message}", **{**error.ids, "node": self._node}
+            ) from error.__cause__
+        self._check_room(name, len(data))
+        if hub.fault is not None:
+            hub.reached("step.ran", self._frame.thread_id)
+        if not self._body.live:
+            raise GivenUp
+        memo = Memo(self._attempt.position, name, ordinal, key, digest, data)
+        kept = hub.system.future()
+        self._body.tell(msg.Note(self._attempt, memo, kept))
+        return memo, kept
+
+    def _keep(self, ident: _Ident, memo: Memo) -> None:
+        self._known[ident] = memo
+        self._bytes += len(memo.value)
+        hub = self._frame.hub
+        if hub.fault is not None:
+            hub.reached("step.kept", self._frame.thread_id)
+
+    def _value(self, memo: Memo) -> Any:
+        return self._frame.hub.codec.decode(memo.value, f"step {memo.name}")
+
+
+class _Open:
+    """The time in which a sub-step runs."""
+
+    __slots__ = ("_key", "_name", "_steps")
+
+    def __init__(self, steps: SubSteps, name: str, key: str | None) -> None:
+        self._steps = steps
+        self._name = name
+        self._key = key
+
+    def __enter__(self) -> _Ident:
+        return self._steps.begin(self._name, self._key, self)
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        self._steps.end(self._name, self._key, well=kind is None)
+
+
+class _Inside:
+    """The time in which the function of a sub-step runs."""
+
+    __slots__ = ("_name", "_token")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._token = _inside.set(self._name)
+
+    def __exit__(self, *_error: object) -> None:
+        _inside.reset(self._token)
+
+
+def refuse_inside(what: str) -> None:
+    """Refuse what is told apart by its order alone inside of a sub-step: the order changes with its memo.
+
+    Raises:
+        InvalidCall: The function of a sub-step calls.
+    """
+    name = _inside.get()
+    if name is not None:
+        raise InvalidCall(
+            f"{what} is called inside of step {name!r}: when that step is not run again, what follows "
+            "would be counted otherwise; call it between steps, or give it a key="
+        )
+
+
+def check_key(key: object, what: str) -> None:
+    """Judge a name or key that is to be stored; None is no key.
+
+    Raises:
+        InvalidCall: It is no text, empty, too long, or cannot be stored.
+    """
+    if key is None and what.startswith("the key"):
+        return
+    if not isinstance(key, str) or not 0 < len(key) <= _NAME_LENGTH:
+        raise InvalidCall(
+            f"{what} is {str(key)[:40]!r}; give a text of 1 to {_NAME_LENGTH} characters"
+        )
+    if any("\ud800" <= char <= "\udfff" for char in key):
+        raise InvalidCall(
+            f"{what} is {key!r}; leave out surrogate characters, which no store takes"
+        )
