@@ -173,7 +173,7 @@ class AmbiguousResume(CallRefused):
 
 
 class AlreadyAnswered(CallRefused):
-    """The question was answered before, in the thread's last run."""
+    """The question was answered before, in the thread's last run. An answer is not replaced."""
 
     code = "already_answered"
 

@@ -207,12 +207,23 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
-    """An open question: answer it with `resume(answer)` or `resume({id: answer})`."""
+    """An open question: answer it with `resume(answer)` or `resume({id: answer})`.
+
+    Attributes:
+        id: Its name, the same in every process and after every crash.
+        value: What the node shows to who answers.
+        node: The node that asks.
+        task_id: Its task.
+        schema: What the answer must be, as a JSON schema; None if anything is taken.
+        reason: Why the answer before was refused; empty if there was none.
+    """
 
     id: str
     value: Any
     node: str
     task_id: str
+    schema: Mapping[str, Any] | None = None
+    reason: str = ""
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):

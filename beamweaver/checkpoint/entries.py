@@ -94,13 +94,19 @@ class Retrying(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Asked(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """A task asks a question: its ordinal in the task or its key, and the encoded value."""
+    """A task asks a question: its ordinal in the task or its key, and the encoded value.
+
+    `schema` is what the answer must be, as an encoded JSON schema, or empty. A question whose id the task
+    has asked before is asked again, for `reason`: the answer that was kept does not fit.
+    """
 
     task: int
     ordinal: int
     key: str | None
     value: bytes
     id: str
+    schema: bytes = b""
+    reason: str = ""
 
 
 class Answered(msgspec.Struct, array_like=True, frozen=True, tag=5):

@@ -10,12 +10,12 @@ from beamweaver.checkpoint.entries import Answered
 from beamweaver.checkpoint.records import InboxMessage, RunRow, ThreadRow, encode_call
 from beamweaver.engine._core import Stop
 from beamweaver.engine._ownership import Ownership
+from beamweaver.engine.answers import answers_for
 from beamweaver.engine.calls import (
     UNFINISHED,
     Call,
     CallKind,
     Decision,
-    answers_for,
     decide,
     is_left,
     reruns_of,
@@ -218,9 +218,8 @@ class Admissions(Ownership):
         answered = (*self.state.run.answered, *(entry.id for entry in entries))
         run = self._continuing_run(call, call.input, answered=answered)
         self._check_view(amendment, dropped)
-        for _position, question, answer in given:
-            question.answer = answer
-            question.answered = True
+        for (_position, question, _answer), entry in zip(given, entries, strict=True):
+            question.answer = entry.value
         continue_step(self.state, amendment, dropped)
         self.commit(
             lambda: self._gone_on(call),

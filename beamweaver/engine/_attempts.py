@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.checkpoint.entries import Asked, TaskFailed
+from beamweaver.checkpoint.entries import TaskFailed
 from beamweaver.engine._core import Core, Stop
 from beamweaver.engine.effects import (
     Attempt,
@@ -18,7 +18,7 @@ from beamweaver.engine.effects import (
 )
 from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout_failure
 from beamweaver.engine.merge import merge
-from beamweaver.engine.rows import retry_row
+from beamweaver.engine.rows import asked_row, retry_row
 from beamweaver.engine.state import Task, row_of
 from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout, UnknownTarget
 from beamweaver.events import AttemptFailed, TaskStarted
@@ -65,15 +65,13 @@ class Attempts(Core):
         if self.env.publishing:
             self._tell_failed(attempt, failure, delay)
 
-    def asked(self, attempt: Attempt, question: Question) -> None:
-        """An attempt asked a question: its task waits for the answer."""
+    def asked(self, attempt: Attempt, *questions: Question) -> None:
+        """An attempt asked questions: its task waits for the answers."""
         if not self._ended(attempt):
             return
-        task = attempt.task
-        task.questions = [*(task.questions or ()), question]
-        self.dirty.append(
-            Asked(task.position, question.ordinal, question.key, question.data, question.id)
-        )
+        for question in questions:
+            attempt.task.ask(question)
+            self.dirty.append(asked_row(attempt.task, question))
 
     def noted(self, attempt: Attempt, memo: Memo, token: Any) -> bool:
         """A durable sub-step of an attempt ended well; the effect `Noted(token)` tells when it is kept.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.records import Commit, Record
+from beamweaver.engine.answers import interrupts_of
 from beamweaver.engine.calls import CallKind
 from beamweaver.engine.effects import Admitted, DropTimer, Noted, Publish, Reply, WriteCommit
 from beamweaver.engine.failures import error_of
@@ -16,7 +17,7 @@ from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.rows import finished_row, shows_progress
 from beamweaver.engine.state import Task
 from beamweaver.events import RunEnded, TaskAcknowledged
-from beamweaver.types import Cancelled, Completed, Drained, Failed, Interrupt, Interrupted
+from beamweaver.types import Cancelled, Completed, Drained, Failed, Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import RunState
     from beamweaver.graph.compiled import CompiledGraph
-    from beamweaver.types import Failure, Outcome
+    from beamweaver.types import Failure, Interrupt, Outcome
 
 __all__ = ["Core", "Stop"]
 
@@ -247,9 +248,10 @@ class Core:
     def open_interrupts(self) -> tuple[Interrupt, ...]:
         """The open questions, in task order."""
         return tuple(
-            Interrupt(id=q.id, value=q.value, node=task.node, task_id=self.state.id_of(task))
+            question
             for task in self.state.step.tasks
-            for q in task.open_questions
+            if task.questions
+            for question in interrupts_of(self.state, task)
         )
 
     def _error(self) -> Exception | None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.engine.answers import refuse_answered
 from beamweaver.errors import (
-    AlreadyAnswered,
-    AmbiguousResume,
     InvalidCall,
     NothingToContinue,
     NothingToResume,
     Quarantined,
     ThreadBusy,
     UnfinishedRun,
-    UnknownInterrupt,
     WrongGraph,
 )
 from beamweaver.types import START
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from beamweaver.checkpoint.records import RunOptions
-    from beamweaver.engine.state import Planned, Question, RunState, Write
+    from beamweaver.engine.state import Planned, RunState, Write
 
 __all__ = [
     "UNFINISHED",
@@ -31,7 +29,6 @@ __all__ = [
     "CallKind",
     "Decision",
     "Prepared",
-    "answers_for",
     "decide",
     "is_left",
     "quarantined",
@@ -371,7 +368,7 @@ def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> 
     if same_run or call.kind is CallKind.CONTINUE:
         return Decision.REPORT
     if call.kind is CallKind.RESUME:
-        _refuse_answered(state, call)
+        refuse_answered(state, call)
         raise NothingToResume(
             f"thread {state.thread_id!r} is complete and no question is open; invoke it with an "
             "input to begin a new run",
@@ -383,7 +380,7 @@ def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> 
 
 
 def _on_answer(state: RunState, call: Call) -> Decision:
-    _refuse_answered(state, call)
+    refuse_answered(state, call)
     if any(task.open_questions for task in state.step.tasks):
         return Decision.ANSWER
     if state.status in UNFINISHED:
@@ -415,48 +412,3 @@ def _changes_nothing(state: RunState, call: Call) -> bool:
 
 def _answered_before(state: RunState, call: Call) -> bool:
     return bool(call.answers) and all(id_ in state.run.answered for id_ in call.answers or ())
-
-
-def _refuse_answered(state: RunState, call: Call) -> None:
-    for id_ in call.answers or ():
-        if id_ in state.run.answered:
-            raise AlreadyAnswered(
-                f"question {id_!r} of thread {state.thread_id!r} was answered before; "
-                "nothing was changed",
-                thread_id=state.thread_id,
-                interrupt_id=id_,
-            )
-
-
-def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
-    """Which questions the call answers: `(task position, question, answer)`.
-
-    Raises:
-        AmbiguousResume: One answer, several open questions.
-        UnknownInterrupt: A question id that is not open.
-        InvalidCall: A map without an entry.
-    """
-    open_ = {q.id: (task.position, q) for task in state.step.tasks for q in task.open_questions}
-    listing = ", ".join(f"{id_} ({q.value!r})" for id_, (_p, q) in open_.items())
-    if call.answers is None:
-        if len(open_) > 1:
-            raise AmbiguousResume(
-                f"thread {state.thread_id!r} has {len(open_)} open questions and one answer was given; "
-                f"give a map from id to answer: {listing}",
-                thread_id=state.thread_id,
-                interrupts=tuple(open_),
-            )
-        ((position, question),) = open_.values()
-        return [(position, question, call.answer)]
-    if not call.answers:
-        raise InvalidCall(
-            "the map of answers is empty; give at least one", thread_id=state.thread_id
-        )
-    for id_ in call.answers:
-        if id_ not in open_:
-            raise UnknownInterrupt(
-                f"thread {state.thread_id!r} has no open question {id_!r}; open: {listing}",
-                thread_id=state.thread_id,
-                interrupt_id=id_,
-            )
-    return [(*open_[id_], answer) for id_, answer in call.answers.items()]

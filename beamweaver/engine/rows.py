@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "apply_entry",
+    "asked_row",
     "call_row",
     "continue_step",
     "continued_row",
@@ -184,7 +185,7 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
         case Asked():
             _ask(state, entry, env)
         case Answered():
-            _answer(state, entry, env)
+            _answer(state, entry)
         case Memo():
             state.step.tasks[entry.task].remember(entry)
         case Continued():
@@ -213,6 +214,19 @@ def continue_step(
             task.clear_failure()
 
 
+def asked_row(task: Task, question: Question) -> Asked:
+    """A question as it is stored."""
+    return Asked(
+        task.position,
+        question.ordinal,
+        question.key,
+        question.data,
+        question.id,
+        question.schema,
+        question.reason,
+    )
+
+
 def _amendment(entry: Continued, env: Env) -> Amendment | None:
     if not entry.writes and entry.goto is None and not entry.sends:
         return None
@@ -237,14 +251,20 @@ def _retry(state: RunState, entry: Retrying) -> None:
 
 
 def _ask(state: RunState, entry: Asked, env: Env) -> None:
-    task = state.step.tasks[entry.task]
     value = env.decode_any(entry.value)
-    question = Question(entry.id, entry.ordinal, entry.key, value, entry.value)
-    task.questions = [*(task.questions or ()), question]
+    question = Question(
+        entry.id,
+        entry.ordinal,
+        entry.key,
+        value,
+        entry.value,
+        schema=entry.schema,
+        reason=entry.reason,
+    )
+    state.step.tasks[entry.task].ask(question)
 
 
-def _answer(state: RunState, entry: Answered, env: Env) -> None:
+def _answer(state: RunState, entry: Answered) -> None:
     for question in state.step.tasks[entry.task].questions or ():
         if question.id == entry.id:
-            question.answer = env.decode_any(entry.value)
-            question.answered = True
+            question.answer = entry.value

@@ -53,18 +53,41 @@ class Amendment(Result, eq=False):
 
 
 class Question:
-    """A question of a task: open until it has an answer."""
+    """A question of a task: open until it has an answer.
 
-    __slots__ = ("answer", "answered", "data", "id", "key", "ordinal", "value")
+    Attributes:
+        data: The value, encoded.
+        schema: What the answer must be, as an encoded JSON schema; empty if anything is taken.
+        reason: Why the answer before was refused; empty if there was none.
+        type: The type of which `schema` is, where the process that asked still lives.
+    """
 
-    def __init__(self, id: str, ordinal: int, key: str | None, value: Any, data: bytes) -> None:  # noqa: A002 - the field's name
+    __slots__ = (
+        "answer", "data", "id", "key", "ordinal", "reason", "schema", "type", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name
+        ordinal: int,
+        key: str | None,
+        value: Any,
+        data: bytes,
+        *,
+        schema: bytes = b"",
+        reason: str = "",
+        type: Any = None,  # noqa: A002 - the field's name
+    ) -> None:
         self.id = id
         self.ordinal = ordinal
         self.key = key
         self.value = value
         self.data = data
-        self.answered = False
-        self.answer: Any = None
+        self.schema = schema
+        self.reason = reason
+        self.type = type
+        self.answer: bytes | None = None
+        """The answer, encoded: whoever reads it gets an object of their own."""
 
 
 class Task(msgspec.Struct, eq=False):
@@ -101,7 +124,7 @@ class Task(msgspec.Struct, eq=False):
     @property
     def open_questions(self) -> list[Question]:
         """The questions that nobody answered yet."""
-        return [q for q in self.questions or () if not q.answered]
+        return [q for q in self.questions or () if q.answer is None]
 
     def remember(self, memo: Memo) -> None:
         """A sub-step of the task ended well."""
@@ -117,6 +140,11 @@ class Task(msgspec.Struct, eq=False):
             or self.failure is not None
             or (self.questions is not None and bool(self.open_questions))
         )
+
+    def ask(self, question: Question) -> None:
+        """A question more; one of an id that is there takes that one's place, for its answer was refused."""
+        kept = [q for q in self.questions or () if q.id != question.id]
+        self.questions = [*kept, question]
 
     def clear_failure(self) -> None:
         """Fresh attempt counts, as a caller's continuation gives them."""

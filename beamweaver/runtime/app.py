@@ -139,6 +139,7 @@ class App(CompiledGraph, KeptThreads):
             AmbiguousResume: One answer, several questions.
             UnknownInterrupt: No open question has that id.
             AlreadyAnswered: The question was answered before.
+            InvalidAnswer: The question's schema refuses the answer; the question stays open.
         """
         check_options(options, "resume")
         return self._call(

@@ -9,7 +9,9 @@ import msgspec
 
 from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question
-from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall
+from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, InvalidUpdate, KeyRequired
+from beamweaver.graph._text import shown
+from beamweaver.graph.answers import AnswerFault, description_of, take
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.substeps import SubSteps, refuse_inside
 
@@ -71,15 +73,16 @@ class Context:
     """
 
     __slots__ = (
-        "_asked",
         "_attempt",
         "_awaits",
         "_began",
         "_body",
         "_frame",
         "_log",
+        "_open",
         "_steps",
-        "open_question",
+        "_unkeyed",
+        "fault",
     )
 
     def __init__(
@@ -88,9 +91,13 @@ class Context:
         self._frame = frame
         self._attempt = attempt
         self._body = body
-        self.open_question: Question | None = None
+        self._open: list[Question] = []
+        """The questions that this attempt asked and that have no answer."""
+        self.fault: KeyRequired | None = None
+        """That questions were asked side by side, and cannot be told apart."""
         self._began = frame.hub.system.clock.time() if attempt.timeout is not None else 0.0
-        self._asked = 0
+        self._unkeyed = 0
+        """How many questions without a key were asked, answered ones included."""
         self._awaits = awaits
         self._log: Any = None
         self._steps: SubSteps | None = None
@@ -228,21 +235,28 @@ class Context:
             return steps.run_async(name, key, fn, args)
         return steps.run(name, key, fn, args)
 
-    def interrupt(self, value: Any, *, key: str | None = None) -> Any:
+    def interrupt(self, value: Any, *, key: str | None = None, schema: Any = None) -> Any:
         """Ask a question: the thread waits, and this returns the answer when the node runs again.
 
-        The node's code runs again from its top; answers are matched by `key`, else by order.
+        The node's code runs again from its top; answers are matched by `key`, else by order. Questions
+        that are asked side by side (in `asyncio.gather`) are all open at once, and each needs a key.
 
         Args:
             value: What the person who answers is shown; any storable value.
             key: A name for the question, stable when the order of questions is not.
+            schema: What the answer must be: a type such as `bool`, `Literal["yes", "no"]`, a dataclass, a
+                `Struct`, a `TypedDict`, a pydantic model; None takes anything. Another answer is refused
+                with `InvalidAnswer` when it comes; one that only the node can judge, in a process that
+                never asked, is refused here: the question is asked again, and `Interrupt.reason` says why.
 
         Returns:
-            The answer that `resume` gave.
+            The answer that `resume` gave; with a schema, as a value of that type.
 
         Raises:
             InterruptWithoutCheckpointer: The graph was compiled without a store.
+            KeyRequired: Another question of this attempt is open, and one of the two has no key.
             SerializationError: `value` cannot be stored.
+            InvalidCall: `schema` is no type that answers can be judged by.
         """
         if not self._frame.hub.keeps:
             raise InterruptWithoutCheckpointer(
@@ -250,19 +264,60 @@ class Context:
                 "could ever answer: compile(checkpointer=LMDBCheckpointer(path)) or MemoryCheckpointer()",
                 node=self.node,
             )
-        ordinal = self._asked
+        codec = self._frame.hub.codec
+        ordinal = -1
         if key is None:
             refuse_inside("an interrupt")
-            self._asked += 1
+            ordinal = self._unkeyed
+            self._unkeyed += 1
+        id_ = interrupt_id(self._attempt.task_id, ordinal, key)
+        reason = ""
         for question in self._attempt.questions:
-            same = question.key == key if key is not None else question.ordinal == ordinal
-            if same and question.answered and (key is not None or question.key is None):
-                return question.answer
-        data = self._frame.hub.codec.encode(value)
-        id_ = interrupt_id(self.task_id, ordinal, key)
-        question = Question(id_, ordinal if key is None else -1, key, value, data)
-        self.open_question = question
-        raise Asks(question)
+            if question.id == id_ and question.answer is not None:
+                answer = codec.decode(question.answer)  # each attempt has an object of its own
+                try:
+                    return answer if schema is None else take(schema, answer)
+                except AnswerFault as fault:
+                    reason = f"the answer {shown(answer)} was refused: {fault}"
+        described = b"" if schema is None else description_of(schema)
+        data = codec.encode(value)
+        raise self._asks(
+            Question(id_, ordinal, key, value, data, schema=described, reason=reason, type=schema)
+        )
+
+    def _asks(self, question: Question) -> BaseException:
+        """What carries a question out of the body; the error, if it may not be asked now."""
+        for other in self._open:
+            if other.id != question.id and (other.key is None or question.key is None):
+                self.fault = KeyRequired(
+                    f"node {self.node!r} asked {shown(question.value)} while its question "
+                    f"{shown(other.value)} was open: questions that are asked side by side are told apart "
+                    "by keys only: interrupt(value, key='…'). (If they are not: something caught what "
+                    "carries the first one, such as a bare except; let it pass)",
+                    node=self.node,
+                )
+                return self.fault
+        if all(other.id != question.id for other in self._open):
+            self._open.append(question)
+        return Asks(question)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the attempt asked and has no answer to."""
+        return tuple(self._open)
+
+    def check_returned(self) -> None:
+        """Judge that the body returned.
+
+        Raises:
+            KeyRequired, InvalidUpdate: It asked a question and returned all the same.
+        """
+        if self._open:
+            raise self.fault or InvalidUpdate(
+                f"node {self.node!r} called interrupt() and returned all the same: a bare except, or "
+                "except BaseException, caught what carries the question. Let it pass, or raise it again",
+                node=self.node,
+            )
 
 
 def current_context() -> Context:
@@ -280,11 +335,11 @@ def current_context() -> Context:
     return context
 
 
-def interrupt(value: Any, *, key: str | None = None) -> Any:
+def interrupt(value: Any, *, key: str | None = None, schema: Any = None) -> Any:
     """Ask a question from inside a node; see `Context.interrupt`.
 
     Example:
         >>> def review(state):
         ...     return {"decision": interrupt({"draft": state["draft"]})}
     """
-    return current_context().interrupt(value, key=key)
+    return current_context().interrupt(value, key=key, schema=schema)

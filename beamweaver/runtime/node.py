@@ -8,7 +8,7 @@ from beamweaver.engine.effects import Attempt
 from beamweaver.engine.failures import describe
 from beamweaver.engine.plan import Route
 from beamweaver.engine.state import Planned, Result, Write
-from beamweaver.errors import InvalidUpdate, RouterFailed, SerializationError, UnknownTarget
+from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
 from beamweaver.graph.compiled import NodeSpec
 from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
@@ -33,7 +33,7 @@ __all__ = ["NodeActor", "RouterActor", "Routing", "run_async", "to_result"]
 class NodeActor(TaskActor):
     """Runs one attempt of one task: the body, the judgement of what it returned, the encoding.
 
-    Its value is a `Result`, a `Question` that the node asked, or the `Failure` that it raised; so a
+    Its value is a `Result`, the questions that the node asked, or the `Failure` that it raised; so a
     value that cannot be stored fails here, where the error can name the node.
     """
 
@@ -44,23 +44,20 @@ class NodeActor(TaskActor):
         self._frame = frame
         self._attempt = attempt
 
-    def run(self) -> Result | Question | Failure:
+    def run(self) -> Result | tuple[Question, ...] | Failure:
         """The attempt."""
         attempt, frame = self._attempt, self._frame
         context = Context(frame, attempt, self)
         _current.set(context)  # a task has context variables of its own
         try:
             returned = call_node(attempt.node, attempt.view, context)
-            if context.open_question is not None:
-                raise _swallowed(context)
+            context.check_returned()
             answer = normalize(frame.graph, attempt.node, returned)
             return to_result(frame.codec, answer, attempt.node.name)
-        except Asks as asks:
-            return asks.question
         except Killed:
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
-            return describe(error, attempt.node.name, attempt.task_id, attempt.number)
+            return _ended_by(error, attempt, context)
 
     def tell(self, message: object) -> None:
         """Send a message to the actor of the thread, from the body."""
@@ -68,17 +65,24 @@ class NodeActor(TaskActor):
             self.owner.put(message)
 
 
-def _swallowed(context: Context) -> InvalidUpdate:
-    return InvalidUpdate(
-        f"node {context.node!r} called interrupt() and returned all the same: a bare except, or except "
-        "BaseException, caught what carries the question. Let it pass, or raise it again",
-        node=context.node,
-    )
+def _ended_by(
+    error: BaseException, attempt: Attempt, context: Context
+) -> tuple[Question, ...] | Failure:
+    """What became of an attempt whose body raised: it asked, or it failed."""
+    fault = context.fault
+    if isinstance(error, BaseExceptionGroup):  # a TaskGroup's
+        asked = error.split(lambda each: isinstance(each, Asks) or each is fault)[1] is None
+    else:
+        asked = isinstance(error, Asks)
+    if asked and fault is None:
+        return context.questions
+    failed = fault if asked and fault is not None else error
+    return describe(failed, attempt.node.name, attempt.task_id, attempt.number)
 
 
 async def run_async(
     frame: Frame, attempt: Attempt, body: Body, gives_up: Callable[[BaseException], bool]
-) -> Result | Question | Failure:
+) -> Result | tuple[Question, ...] | Failure:
     """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`.
 
     `gives_up` tells a cancellation by the framework, which ends the coroutine, from one that user code
@@ -88,16 +92,13 @@ async def run_async(
     _current.set(context)  # a coroutine has context variables of its own
     try:
         returned = await call_node(attempt.node, attempt.view, context)
-        if context.open_question is not None:
-            raise _swallowed(context)
+        context.check_returned()
         answer = normalize(frame.graph, attempt.node, returned)
         return to_result(frame.codec, answer, attempt.node.name)
-    except Asks as asks:
-        return asks.question
     except BaseException as error:  # a node is user code; SystemExit ends only itself
         if gives_up(error):
             raise
-        return describe(error, attempt.node.name, attempt.task_id, attempt.number)
+        return _ended_by(error, attempt, context)
 
 
 class Routing:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.engine.answers import interrupts_of
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.errors import InvalidCall, WrongGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.types import START, Completed, Interrupt, TaskView, ThreadState
+from beamweaver.types import START, Completed, TaskView, ThreadState
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -183,12 +184,11 @@ def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
 
 def _view(state: RunState, task: Task) -> TaskView:
     id_ = state.id_of(task)
-    open_ = task.open_questions
     if task.result is not None:
         how = "finished"
     elif task.failure is not None:
         how = "failed"
-    elif open_:
+    elif task.open_questions:
         how = "waiting"
     else:
         how = "retrying" if task.due_us else "pending"
@@ -198,9 +198,7 @@ def _view(state: RunState, task: Task) -> TaskView:
         state=how,
         attempt=max(task.failures, 1) if task.failure else task.failures + 1,
         failure=task.failure,
-        interrupts=tuple(
-            Interrupt(id=q.id, value=q.value, node=task.node, task_id=id_) for q in open_
-        ),
+        interrupts=interrupts_of(state, task),
     )
 
 

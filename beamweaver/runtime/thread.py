@@ -8,7 +8,7 @@ from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
-from beamweaver.engine.state import Question, Result, RunState
+from beamweaver.engine.state import Result, RunState
 from beamweaver.errors import BeamWeaverError, StoreFull
 from beamweaver.events import StoreTrouble
 from beamweaver.runtime import messages as msg
@@ -273,8 +273,8 @@ class ThreadActor(Hands):
         kind = type(value)
         if kind is Result:
             machine.succeeded(token, value)
-        elif kind is Question:
-            machine.asked(token, value)
+        elif kind is tuple:
+            machine.asked(token, *value)
         elif kind is dict:
             machine.routed(token, value)
         else:

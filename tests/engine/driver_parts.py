@@ -56,12 +56,11 @@ class Ctx:
     def interrupt(self, value: Any, *, key: str | None = None) -> Any:
         ordinal = self._asked
         self._asked += key is None
-        for question in self._attempt.questions:
-            same = question.key == key if key is not None else question.ordinal == ordinal
-            if same and question.answered and (key is not None or question.key is None):
-                return question.answer
-        data = self._driver.env.encode_any(value)
         id_ = interrupt_id(self.task_id, ordinal, key)
+        for question in self._attempt.questions:
+            if question.id == id_ and question.answer is not None:
+                return self._driver.env.decode_any(question.answer)
+        data = self._driver.env.encode_any(value)
         raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
 
 
@@ -125,7 +124,7 @@ def plain(result: Any) -> Any:
 
 
 def task_as_data(task: Any, env: TestEnv) -> Any:
-    questions = [(q.id, q.value, q.answered, q.answer) for q in task.questions or ()]
+    questions = [(q.id, q.value, q.answer, q.schema, q.reason) for q in task.questions or ()]
     due = (task.failures, task.due_us if task.due_us > env.now_us() + 1 else 0)
     failed = task.failure and (task.failure.code, task.failure.attempt, task.failure.message)
     return plain(task.result), failed, questions, due
