@@ -29,28 +29,23 @@ Execution: TypeAlias = Literal["pooled", "thread"]
 class MonitorRef:
     """A standing monitor; `cancel()` takes it back."""
 
-    __slots__ = ("_key", "_observer", "_target", "token")
+    __slots__ = ("_key", "_target", "_watch", "token")
 
     def __init__(self, target: Inbox, observer: Inbox, token: object) -> None:
         """Monitor `target` for `observer`; `Down` carries `token`, or this object if it is None."""
         self._target = target
-        self._observer = observer
         self.token = self if token is None else token
-        self._key = death.monitor(target, observer, self.token)
+        self._watch = death.Watch(self.token)
+        self._key = death.monitor(target, observer, self._watch)
 
     def cancel(self) -> bool:
-        """End the monitor; no `Down` of it is seen afterwards. Only for the observer itself.
+        """End the monitor; no `Down` of it is seen afterwards, one that is on its way included.
 
         Returns:
             True if the actor still lived as far as this monitor knew
         """
-        stood = death.demonitor(self._target, self._key)
-        queue = self._observer.sysq
-        if not stood and queue:
-            for message in list(queue):
-                if getattr(message, "token", None) is self.token:
-                    queue.remove(message)
-        return stood
+        self._watch.live = False
+        return death.demonitor(self._target, self._key)
 
 
 class Reply:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ref
 
 from supervisors.clock import RealClock
 from supervisors.errors import CallTimeout, Cancelled
@@ -48,7 +49,7 @@ class CancelToken:
         (False, True, True)
     """
 
-    __slots__ = ("_clock", "_over", "_scheduler", "deadline")
+    __slots__ = ("__weakref__", "_clock", "_line", "_over", "_scheduler", "deadline")
 
     def __init__(
         self,
@@ -58,13 +59,18 @@ class CancelToken:
         parent: CancelToken | None = None,
     ) -> None:
         """Make a token that is not cancelled."""
+        self._line: _Line | None = None
         self._clock: Clock = RealClock() if system is None else system.clock
         self._scheduler = None if system is None else system.scheduler
         self._over: Future[bool] = Future(self._scheduler)
         self.deadline = inf if timeout is None else self._clock.monotonic() + timeout
         if parent is not None:
             self.deadline = min(self.deadline, parent.deadline)
-            parent.on_cancel(self.cancel)
+            self._line = _Line(self, parent)
+
+    def __del__(self) -> None:
+        if self._line is not None:
+            self._line.cut()
 
     def cancel(self) -> bool:
         """Cancel, from any thread; who waits goes on. Return False if it was before."""
@@ -114,7 +120,35 @@ class CancelToken:
         Args:
             call: runs where it is cancelled; must be short and raise nothing
         """
+        if self._line is not None:
+            self._line.keep(self)
         self._over.add_done_callback(lambda _: call())
+
+
+class _Line:
+    """From a parent token to a child. A parent lives long and has many: it holds no child that rests."""
+
+    __slots__ = ("_child", "_kept", "_parent")
+
+    def __init__(self, child: CancelToken, parent: CancelToken) -> None:
+        self._child = ref(child)
+        self._kept: CancelToken | None = None
+        self._parent = parent._over  # noqa: SLF001 - two of one kind
+        self._parent.add_waiter(self)
+
+    def keep(self, child: CancelToken) -> None:
+        """Hold the child: it has somebody to call."""
+        self._kept = child
+
+    def release(self) -> None:
+        """Be told that the parent was cancelled."""
+        child, self._kept = self._child(), None
+        if child is not None:
+            child.cancel()
+
+    def cut(self) -> None:
+        """The child is gone."""
+        self._parent.drop_waiter(self)
 
 
 def cancellation() -> CancelToken:

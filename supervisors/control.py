@@ -9,6 +9,7 @@ from pykka.messages import _ActorStop
 
 from supervisors.errors import NoProc
 from supervisors.future import Future
+from supervisors.inbox import SUSPENDED
 from supervisors.kill import shield
 from supervisors.mailbox import Order
 from supervisors.ref import ref_of
@@ -30,12 +31,12 @@ def suspend(actor: ActorRef[Any], *, timeout: float | None = 5.0) -> None:
         actor: whom; after its present handler
         timeout: seconds to wait for that
     """
-    _order(actor, lambda cell: setattr(cell, "held", True), timeout)
+    _order(actor, lambda cell: cell.hold(SUSPENDED), timeout)
 
 
 def resume(actor: ActorRef[Any], *, timeout: float | None = 5.0) -> None:
     """Serve ordinary messages again."""
-    _order(actor, lambda cell: setattr(cell, "held", False), timeout)
+    _order(actor, lambda cell: cell.resume(SUSPENDED), timeout)
 
 
 def get_state(actor: ActorRef[Any], *, timeout: float | None = 5.0) -> dict[str, object]:

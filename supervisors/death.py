@@ -16,22 +16,26 @@ import msgspec
 from pykka._envelope import Envelope
 from pykka.messages import _ActorStop
 
-from supervisors.errors import ActorExit, StartError
+from supervisors.errors import ActorExit, StartError, WorkersExhausted
 from supervisors.events import Event
 from supervisors.exits import KILLED, NO_PROC, NORMAL, Crashed, ExitReason, is_quiet
 from supervisors.future import Future
-from supervisors.inbox import CLOSING, ENDED, RUNNING, STARTING, Book, Inbox
+from supervisors.inbox import CLOSING, ENDED, RUNNING, STARTING, WAITS, Book, Inbox
 from supervisors.scheduler import here
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from supervisors.scheduler import Lane, Worker
 
 __all__ = [
+    "Ended",
     "ExitSignal",
     "StartFailed",
     "StartIgnored",
     "Started",
+    "Watch",
     "acknowledge",
     "demonitor",
     "die",
@@ -39,6 +43,7 @@ __all__ = [
     "finish",
     "kill",
     "link",
+    "miscarry",
     "monitor",
     "unlink",
 ]
@@ -51,6 +56,24 @@ class ExitSignal(msgspec.Struct, frozen=True):
     reason: ExitReason
     bond: object = None
     kill: bool = False
+
+
+class Watch:
+    """A monitor that can be taken back: while it is not `live`, its `Down` is dropped on arrival."""
+
+    __slots__ = ("live", "token")
+
+    def __init__(self, token: object) -> None:
+        """Carry `token`."""
+        self.token = token
+        self.live = True
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """A system message: the actor of a monitor has ended for `reason`."""
+
+    watch: Watch
+    reason: ExitReason
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -100,6 +123,8 @@ def unlink(cell: Inbox, other: Inbox) -> None:
 def monitor(cell: Inbox, observer: Inbox | Future[ExitReason], token: object) -> object:
     """Have `observer` told once of the end of `cell`: by `Down(token, reason)`, or as its result.
 
+    A `Watch` in the place of the token can be taken back until the moment when `Down` is handled.
+
     Returns:
         the key for `demonitor`
     """
@@ -124,6 +149,8 @@ def demonitor(cell: Inbox, key: object) -> bool:
 def _tell(observer: Inbox | Future[ExitReason], token: object, reason: ExitReason) -> None:
     if isinstance(observer, Future):
         observer.offer(reason)
+    elif type(token) is Watch:
+        observer.put_system(Ended(token, reason))
     else:
         observer.put_system(Down(token, reason))
 
@@ -134,7 +161,7 @@ def acknowledge(cell: Inbox) -> None:
         if cell.phase != STARTING:
             return
         cell.phase = RUNNING
-        cell.held = False
+        cell.held &= ~WAITS
     book = cell.book
     if book is None:
         return
@@ -187,7 +214,7 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
         timer.cancel()
     cell.system.forget(cell)
     for release in book.names if book is not None else ():
-        release()
+        _release(cell, release)
     if reply is not None:
         reply.offer_error(ActorExit(repr(cell), reason))
     drain(cell, reason)
@@ -205,6 +232,13 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
     cell.context = None
     cell._ref = None  # noqa: SLF001 - breaks the cycle of cell and reference
     return True
+
+
+def _release(cell: Inbox, release: Callable[[], object]) -> None:
+    try:
+        release()
+    except BaseException as error:  # noqa: BLE001 - everybody must be told of the end all the same
+        cell.system.emit(Event("stop_failed", repr(cell), Crashed(error)))
 
 
 def _spread(cell: Inbox, book: Book, reason: ExitReason) -> None:
@@ -290,10 +324,13 @@ class _Abandon:
         self._grace = grace
 
     def put(self, _message: object) -> None:
-        """Come due: carry it out on a worker, never on the timers' own thread."""
-        self._cell.scheduler.submit_lazy(self, here.worker)
+        """Come due: carry it out on a worker; on the timers' own thread only if no worker can be had."""
+        try:
+            self._cell.system.scheduler.submit_lazy(self, here.worker)
+        except WorkersExhausted:
+            self.turn(here.worker)
 
-    def turn(self, worker: Worker) -> None:
+    def turn(self, worker: Worker | None) -> None:
         """Give the actor up unless it has ended by now."""
         del worker
         cell = self._cell
@@ -316,7 +353,9 @@ def kill(cell: Inbox, grace: float) -> None:
         job.interrupt()
     if cell.phase != ENDED:
         owners = cell.timer_set()
-        cell.scheduler.timers.add(grace, _Abandon(cell, grace), None, owners=owners)
+        timer = cell.scheduler.timers.add(grace, _Abandon(cell, grace), None, owners=owners)
+        if cell.phase == ENDED:
+            timer.cancel()
 
 
 def ignore(cell: Inbox) -> None:
@@ -324,6 +363,14 @@ def ignore(cell: Inbox) -> None:
     with cell.system.lock:
         cell.stopped = True
     finish(cell, NORMAL, ignored=True)
+
+
+def miscarry(cell: Inbox, reason: ExitReason) -> None:
+    """End an actor that no worker could be had for: it never ran."""
+    cell.fresh = None
+    finish(cell, reason)
+    cell.busy.release()  # held since it was made: who sends from now on has dead letters
+    drain(cell, reason)
 
 
 def promise(cell: Inbox, caller: Future[Any]) -> None:

@@ -87,7 +87,7 @@ class Deputy(Actor):
 
     def on_start(self) -> None:
         """Start it; the actor has started when it has."""
-        self.cell.held = True
+        self.cell.hold()
         self.cell.pages().names += (self.let_go,)
         self.begin()
 
@@ -95,7 +95,7 @@ class Deputy(Actor):
         """Pass a message on, and handle no other until it is answered."""
         self._reply = self.defer()
         self._busy = True
-        self.cell.held = True
+        self.cell.hold()
         self.deliver(message)
 
     def _system(self, message: Any) -> bool:
@@ -141,5 +141,5 @@ class Deputy(Actor):
         if not self._up:
             death.die(self.cell, reason)
         elif not self._busy:
-            self.cell.held = True
+            self.cell.hold()
             self.wind_up(reason)

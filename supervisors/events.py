@@ -29,6 +29,7 @@ EventKind: TypeAlias = Literal[
     "abandoned",
     "slow_handler",
     "mailbox_full",
+    "dead_letter",
     "task_failed",
     "hook_failed",
 ]
@@ -60,6 +61,7 @@ OnDeadLetter: TypeAlias = Callable[[str, object, ExitReason], None]
 _LEVELS: dict[EventKind, int] = {
     "actor_ended": logging.DEBUG,
     "child_started": logging.DEBUG,
+    "dead_letter": logging.DEBUG,
     "child_restarted": logging.INFO,
     "actor_crashed": logging.ERROR,
     "restarts_exceeded": logging.ERROR,

@@ -228,6 +228,7 @@ class Family(Actor):
 
         Raises:
             AlreadyStarted: another actor has the name
+            WorkersExhausted: it was to have a thread of its own, and there is none
         """
         spec = child.spec
         system = self.system
@@ -252,7 +253,12 @@ class Family(Actor):
         if seconds is None:
             seconds = system.limits.start_timeout
         self._arm(run, seconds, run.since)
-        system.launch(cell)
+        try:
+            system.launch(cell)
+        except SupervisorsError:  # it has ended; what comes of this run concerns nobody
+            child.run = None
+            self._disarm(run)
+            raise
         if self.cell.stopped and self.cell.actor is None:
             cell.parent_ended(KILLED)  # this supervisor was given up meanwhile
         return run

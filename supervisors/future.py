@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from _thread import allocate_lock
 from contextlib import suppress
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Future"]
 
+_logger = logging.getLogger("supervisors")
+
 T = TypeVar("T")
 
 _OptExcInfo = tuple[
@@ -40,7 +43,10 @@ class _Callback:
         self._future = future
 
     def release(self) -> None:
-        self._call(self._future)
+        try:
+            self._call(self._future)
+        except Exception:  # the callback's own fault; who gave the result goes on
+            _logger.exception("a callback of a future raised: %r", self._call)
 
 
 class _Awaited:
@@ -172,7 +178,7 @@ class Future(pykka.Future[T]):
         """Call `call(self)` when the result is there, on the worker or thread that sets it.
 
         Args:
-            call: must be short and raise nothing
+            call: must be short; what it raises is logged
         """
         self.add_waiter(_Callback(call, self))
 

@@ -37,6 +37,8 @@ __all__ = [
     "ENDED",
     "RUNNING",
     "STARTING",
+    "SUSPENDED",
+    "WAITS",
     "Book",
     "Hooks",
     "Inbox",
@@ -47,6 +49,9 @@ __all__ = [
 
 STARTING, RUNNING, CLOSING, ENDED = range(4)
 """The phases of an actor's life."""
+
+WAITS, SUSPENDED = 1, 2
+"""Why ordinary messages are held: the actor waits for something of its own; `control.suspend`."""
 
 
 class Hooks(Protocol):
@@ -139,7 +144,7 @@ class Inbox:
         parent: the cell that supervises it, or None
         name: its name, or None
         holder: the worker that runs its slice now, or None
-        held: ordinary messages wait, only the system's are served
+        held: why ordinary messages wait while only the system's are served; 0: they do not
         number: its place in the order of starts
     """
 
@@ -167,7 +172,7 @@ class Inbox:
         self.book: Book | None = None
         self.reply: Future[Any] | None = None
         self.after: deque[Any] | None = None
-        self.held = False
+        self.held = 0
         self.holder: Worker | None = None
         self.job: Job | None = None
         self.context: Context | None = None

@@ -116,16 +116,21 @@ class Job:
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 returned = False
                 self.outcome = error
-            try:
-                self.window.pop()
-            except IndexError:
-                while not self.injected:
-                    sleep(0)
-                _catch_up(worker.ident)
+            # a call, no `try` here: Python guards no line that is a bare `try:`, where a trace function runs
+            self._close(worker.ident)
         except BaseException:  # noqa: BLE001, S110 - the one injected exception ends here
             pass
         worker.job = outer
         return returned if self._claim() else None
+
+    def _close(self, ident: int) -> None:
+        """Close the window for good; a kill that is on its way arrives here."""
+        try:
+            self.window.pop()
+        except IndexError:
+            while not self.injected:
+                sleep(0)
+            _catch_up(ident)
 
     def _claim(self) -> bool:
         try:
@@ -176,11 +181,26 @@ class Job:
                 raise Killed from None
         self.covers += 1
 
+    def cover_late(self) -> None:
+        """As `cover`, for what must be done in any case: it raises nothing, `uncover` does."""
+        try:
+            try:
+                self.cover()
+            except Killed:  # an injection was made: let it arrive now, if it has not
+                assert self.worker is not None
+                _catch_up(self.worker.ident)
+            else:
+                return
+        except Killed:
+            pass
+        self.covers = 1
+
     def uncover(self) -> None:
         """Open the window again; raise `Killed` if a kill came meanwhile."""
         self.covers -= 1
         if self.covers == 0:
-            self.window.append(True)
+            if not self.injected:
+                self.window.append(True)
             if self.killed:
                 raise Killed
 
@@ -202,6 +222,59 @@ class _Shield:
     ) -> None:
         if self._job is not None:
             self._job.uncover()
+
+
+class Aside:
+    """Runs `leave()` before a block of user code and `back()` after it, whatever kill comes.
+
+    Each runs covered. A kill between the two is raised in the block, or when it ends.
+    """
+
+    __slots__ = ("_back", "_job", "_leave")
+
+    def __init__(self, leave: Callable[[], object], back: Callable[[], object]) -> None:
+        """Keep both."""
+        self._leave = leave
+        self._back = back
+        self._job: Job | None = None
+
+    def __enter__(self) -> None:
+        worker = here.worker
+        job = self._job = None if worker is None else worker.job
+        if job is None:
+            self._leave()
+            return
+        job.cover()
+        try:
+            self._leave()
+        except BaseException:
+            job.uncover()
+            raise
+        try:
+            job.uncover()
+        except BaseException:  # a kill; the block is not entered, so nothing else goes back
+            self.come_back()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.come_back()
+
+    def come_back(self) -> None:
+        """Run `back()`; raise `Killed` afterwards if a kill has come."""
+        job = self._job
+        if job is None:
+            self._back()
+            return
+        job.cover_late()
+        try:
+            self._back()
+        finally:
+            job.uncover()
 
 
 def shield() -> _Shield:

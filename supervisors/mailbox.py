@@ -9,13 +9,13 @@ from pykka._envelope import Envelope
 from pykka._introspection import get_attr_directly
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
 
-from supervisors.death import ExitSignal, acknowledge, die, drain, ignore, kill
+from supervisors.death import Ended, ExitSignal, acknowledge, die, drain, ignore, kill
 from supervisors.exits import KILLED, NORMAL, Crashed, ExitReason
-from supervisors.inbox import CLOSING, ENDED, RUNNING, Hooks, Inbox
+from supervisors.inbox import CLOSING, ENDED, RUNNING, WAITS, Hooks, Inbox
 from supervisors.kill import Job
 from supervisors.ref import ActorRef, StopRequest, ref_of
 from supervisors.scheduler import here
-from supervisors.signals import Exit
+from supervisors.signals import Down, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,10 +188,7 @@ class Cell(Inbox):
         actor.system = self.system
         self.actor = actor
         try:
-            if cls.interruptible:
-                self._call(worker, _start, actor, args, kwargs)
-            else:
-                _start(actor, args, kwargs)
+            self._call(worker, _start, actor, args, kwargs)
         except Ignore:
             ignore(self)
             return
@@ -293,6 +290,9 @@ class Cell(Inbox):
             message.done.offer(message.apply(self))
         elif type(message) is StopRequest:
             actor._end(message.reason)  # noqa: SLF001
+        elif type(message) is Ended:
+            if message.watch.live:
+                self._call(worker, actor.on_signal, Down(message.watch.token, message.reason))
         elif not actor._system(message):  # noqa: SLF001
             self._call(worker, actor.on_signal, message)
 
@@ -323,9 +323,13 @@ class Cell(Inbox):
         actor = self.actor
         return actor is not None and not actor.trap_exit and message.reason != NORMAL
 
-    def resume(self) -> None:
-        """Serve ordinary messages again after `held`; from the actor's own slice."""
-        self.held = False
+    def hold(self, why: int = WAITS) -> None:
+        """Have ordinary messages wait until `resume(why)`; from the actor's own slice."""
+        self.held |= why
+
+    def resume(self, why: int = WAITS) -> None:
+        """Serve ordinary messages again, unless they are held for another reason too."""
+        self.held &= ~why
 
     @property
     def alive(self) -> bool:

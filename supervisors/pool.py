@@ -13,19 +13,20 @@ import logging
 import threading
 from _thread import allocate_lock, get_ident
 from collections import deque
-from contextlib import contextmanager
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from supervisors.clock import Clock, RealClock
 from supervisors.errors import Forked, InvalidSpec, WorkersExhausted
 from supervisors.keeper import Keeper
-from supervisors.kill import shield
+from supervisors.kill import Aside
 from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here, park
 from supervisors.threads import ThreadScheduler
 from supervisors.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ["PoolScheduler", "PoolWorker"]
 
@@ -274,6 +275,10 @@ class PoolScheduler:
                 item.turn(worker)
             except BaseException:  # our own fault: this worker serves others too
                 _logger.exception("a turn raised: please report this as a bug of supervisors")
+                worker.job = worker.cell = None
+            if worker.blocked:  # a kill came between a declared wait and its block
+                worker.blocked = 1
+                self._exit(worker)
             item = None  # a worker at rest keeps nothing alive
             if worker.zombie:
                 self._leave(worker)
@@ -373,20 +378,12 @@ class PoolScheduler:
             self._exit(worker)
         return waitable.done()
 
-    @contextmanager
-    def blocking(self) -> Iterator[None]:
+    def blocking(self) -> AbstractContextManager[None]:
         """Declare that the calling worker blocks inside: another one takes its place at once."""
         worker = here.worker
         if worker is None or worker.scheduler is not self:
-            yield
-            return
-        with shield():
-            self._enter(worker)
-        try:
-            yield
-        finally:
-            with shield():
-                self._exit(worker)
+            return nullcontext()
+        return Aside(partial(self._enter, worker), partial(self._exit, worker))
 
     def _enter(self, worker: Worker) -> None:
         assert isinstance(worker, PoolWorker)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,15 +21,17 @@ from supervisors.errors import AlreadyStarted, InvalidSpec, NoProc, SupervisorsE
 from supervisors.exits import KILLED, NORMAL, ExitReason
 from supervisors.future import Future
 from supervisors.inbox import ENDED, Inbox
-from supervisors.kill import shield
+from supervisors.kill import Aside, shield
 from supervisors.ref import ActorRef, ref_of
 from supervisors.scheduler import here
 from supervisors.spec import ChildSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable
+    from contextlib import AbstractContextManager
 
     from supervisors.system import ActorSystem
+    from supervisors.tasks import Tasks
 
 __all__ = ["AlreadyRegistered", "Entry", "Registered", "Registry", "Unregistered", "Via"]
 
@@ -259,45 +260,58 @@ class Registry:
             raise NoProc(self)
         return self._entries
 
-    def dispatch(self, key: Hashable, call: Callable[[Entry], object]) -> int:
-        """Call `call(entry)` in the caller for each registration of `key`; return how many."""
+    def dispatch(
+        self, key: Hashable, call: Callable[[Entry], object], *, parallel: Tasks | None = None
+    ) -> int:
+        """Call `call(entry)` for each registration of `key`; return how many.
+
+        Args:
+            key: which
+            call: is called in the caller, one after the other
+            parallel: call them at once instead, in tasks of these, and wait for all
+
+        Raises:
+            BaseException: what a call raised; in parallel, of the earliest registration
+        """
         entries = self.lookup(key)
-        for entry in entries:
-            call(entry)
+        if parallel is None:
+            for entry in entries:
+                call(entry)
+        else:
+            running = [parallel.run(call, entry) for entry in entries]
+            for task in running:
+                task.yield_(None)
+            for task in running:
+                task.await_(None)
         return len(entries)
 
-    @contextmanager
-    def lock(self, key: Hashable) -> Iterator[None]:
+    def lock(self, key: Hashable) -> AbstractContextManager[None]:
         """Hold the lock of `key`, whoever has registered it; others wait their turn meanwhile."""
-        turn: Future[None] = self._queue(key)
-        turn.get()
-        try:
-            yield
-        finally:
-            self._pass_on(key)
-
-    def _queue(self, key: Hashable) -> Future[None]:
         worker = here.worker
         turn: Future[None] = Future(None if worker is None else worker.scheduler)
-        with shield():
-            with self._lock:
-                queue = self._queues.setdefault(key, deque())
-                queue.append(turn)
-                first = len(queue) == 1
-            if first:
-                turn.offer(None)
-        return turn
+        return _Held(partial(self._queue, key, turn), partial(self._pass_on, key, turn), turn)
 
-    def _pass_on(self, key: Hashable) -> None:
-        with shield():
-            with self._lock:
-                queue = self._queues[key]
-                queue.popleft()
-                following = queue[0] if queue else None
-                if following is None:
-                    del self._queues[key]
-            if following is not None:
-                following.offer(None)
+    def _queue(self, key: Hashable, turn: Future[None]) -> None:
+        with self._lock:
+            queue = self._queues.setdefault(key, deque())
+            queue.append(turn)
+            first = len(queue) == 1
+        if first:
+            turn.offer(None)
+
+    def _pass_on(self, key: Hashable, turn: Future[None]) -> None:
+        """Take `turn` out of the queue, once: it has had the lock, or its wait was given up."""
+        with self._lock:
+            queue = self._queues.get(key)
+            if queue is None or turn not in queue:
+                return
+            first = queue[0] is turn
+            queue.remove(turn)
+            following = queue[0] if queue else None
+            if following is None:
+                del self._queues[key]
+        if first and following is not None:
+            following.offer(None)
 
     # Keeping
 
@@ -316,6 +330,26 @@ class Registry:
         for cell in owners:
             if cell is not sender:
                 cell.put_system(ExitSignal(sender, reason))
+
+
+class _Held(Aside):
+    """The lock of a key: entered when its turn has come."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(
+        self, queue: Callable[[], object], pass_on: Callable[[], object], turn: Future[None]
+    ) -> None:
+        super().__init__(queue, pass_on)
+        self._turn = turn
+
+    def __enter__(self) -> None:
+        try:
+            super().__enter__()
+            self._turn.get()
+        except BaseException:  # killed while it waited: those behind it must not wait for ever
+            self.come_back()
+            raise
 
 
 class Via(msgspec.Struct, frozen=True):

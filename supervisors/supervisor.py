@@ -112,7 +112,7 @@ class Supervisor(Family):
         """Start the children; the supervisor has started when all have."""
         specs = check_specs(self.children(), self.auto_shutdown)
         self._children = {spec.id: Child(spec.id, spec) for spec in specs}
-        self.cell.held = True
+        self.cell.hold()
         self._enqueue(self._boot())
 
     # Operations

@@ -21,7 +21,7 @@ from supervisors.errors import (
     WorkersExhausted,
 )
 from supervisors.events import Event, OnDeadLetter, OnEvent, log_event
-from supervisors.exits import KILLED, SHUTDOWN, Abnormal, ExitReason
+from supervisors.exits import KILLED, SHUTDOWN, Abnormal, Crashed, ExitReason
 from supervisors.fork import watch
 from supervisors.future import Future
 from supervisors.inbox import ENDED, Inbox, Name
@@ -62,7 +62,7 @@ class ActorSystem:
         on_event: called with each `Event`, on the worker where it happens; by default they are
             logged to the logger `supervisors`
         on_dead_letter: called with the actor (as text), the message and the exit reason for
-            each message that nobody will handle
+            each message that nobody will handle; without it `on_event` hears of them (`dead_letter`)
         limits: what bounds the system
 
     Example:
@@ -265,13 +265,21 @@ class ActorSystem:
         cell.scheduler = home if execution == "pooled" else home.dedicated()
 
     def launch(self, cell: Cell) -> None:
-        """Make a made actor runnable: its first slice runs `__init__` and `on_start`."""
+        """Make a made actor runnable: its first slice runs `__init__` and `on_start`.
+
+        Raises:
+            WorkersExhausted: it was to have a thread of its own, and there is none; it has ended by then
+        """
         worker = here.worker
-        if worker is not None and worker.job is not None:
-            with shield():
+        try:
+            if worker is not None and worker.job is not None:
+                with shield():
+                    cell.scheduler.submit(cell, worker)
+            else:
                 cell.scheduler.submit(cell, worker)
-        else:
-            cell.scheduler.submit(cell, worker)
+        except SupervisorsError as error:
+            death.miscarry(cell, Crashed(error))
+            raise
 
     def spawn_task(
         self,
@@ -311,14 +319,18 @@ class ActorSystem:
             )
         task = task_class(*args, **kwargs)
         worker = here.worker
-        if worker is not None and worker.job is not None:
-            with shield():
+        try:
+            if worker is not None and worker.job is not None:
+                with shield():
+                    task.enter(self, owner, token, context, inject)
+                    self.scheduler.submit(task, worker)  # pyright: ignore[reportArgumentType]
+            else:
                 task.enter(self, owner, token, context, inject)
+                # pyright wants no class variable where a protocol has a property
                 self.scheduler.submit(task, worker)  # pyright: ignore[reportArgumentType]
-        else:
-            task.enter(self, owner, token, context, inject)
-            # pyright wants no class variable where a protocol has a property
-            self.scheduler.submit(task, worker)  # pyright: ignore[reportArgumentType]
+        except SupervisorsError:
+            task.leave()
+            raise
         return task
 
     # Signals and monitors
@@ -402,8 +414,11 @@ class ActorSystem:
             log_event(Event("hook_failed", event.actor, detail={"error": repr(error)}))
 
     def dead_letter(self, cell: Inbox, message: object, reason: ExitReason) -> None:
-        """Report a message that nobody will handle."""
+        """Report a message that nobody will handle: to its own hook, else as an event."""
         if self._on_dead_letter is None:
+            if self.watched:
+                kind = type(message).__name__
+                self.emit(Event("dead_letter", repr(cell), reason, {"message": kind}))
             return
         try:
             self._on_dead_letter(repr(cell), message, reason)

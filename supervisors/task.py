@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from supervisors.actor import Actor
 from supervisors.cancel import CancelToken
+from supervisors.errors import WorkersExhausted
 from supervisors.events import Event
 from supervisors.exits import KILLED, ExitReason
 from supervisors.inbox import ENDED
@@ -73,6 +74,12 @@ class TaskActor(Actor, Job):
         book.kids[self] = None
         if owner.phase == ENDED:
             self.kill()
+
+    def leave(self) -> None:
+        """Be the owner's no more: the task has ended, or no worker could be had for it."""
+        book = self.owner.book
+        if book is not None:
+            book.kids.pop(self, None)
 
     def turn(self, worker: Worker) -> None:
         """Run the body on `worker` and send its outcome to the owner."""
@@ -159,10 +166,13 @@ class _Abandon:
         self._grace = grace
 
     def put(self, _message: object) -> None:
-        """Come due: carry it out on a worker, never on the timers' own thread."""
-        self._task.system.scheduler.submit_lazy(self, here.worker)
+        """Come due: carry it out on a worker; on the timers' own thread only if no worker can be had."""
+        try:
+            self._task.system.scheduler.submit_lazy(self, here.worker)
+        except WorkersExhausted:
+            self.turn(here.worker)
 
-    def turn(self, worker: Worker) -> None:
+    def turn(self, worker: Worker | None) -> None:
         """Give the task's worker up, unless the task has ended, or has not begun."""
         del worker
         task = self._task

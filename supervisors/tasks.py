@@ -14,6 +14,8 @@ import itertools
 import threading
 from collections import deque
 from contextvars import Context, copy_context
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from supervisors.mailbox import Cell
     from supervisors.ref import ActorRef
     from supervisors.signals import Exit
+    from supervisors.system import ActorSystem
 
 __all__ = ["Failed", "Ok", "Task", "TaskSupervisor", "Tasks"]
 
@@ -218,16 +221,21 @@ class Tasks:
         """
         if max_concurrency < 1:
             raise InvalidSpec("max_concurrency", max_concurrency, "give 1 or more")
-        waiting: deque[tuple[Task[T], float | None]] = deque()
+        waiting: deque[tuple[Task[T], float]] = deque()
+        arrivals = None if ordered else _Arrivals(self.system)
         source = iter(items)
         try:
             while True:
                 for item in itertools.islice(source, max_concurrency - len(waiting)):
-                    end = None if timeout is None else self._now() + timeout
-                    waiting.append((self.run(call, item), end))
+                    task = self.run(call, item)
+                    waiting.append((task, inf if timeout is None else self._now() + timeout))
+                    if arrivals is not None:
+                        arrivals.expect(task)
                 if not waiting:
                     return
-                yield self._next_outcome(waiting, ordered=ordered, kill=on_timeout == "kill_task")
+                if arrivals is not None:
+                    self._bring_forward(waiting, arrivals)
+                yield self._next_outcome(waiting, kill=on_timeout == "kill_task")
         finally:
             for task, _ in waiting:
                 task.shutdown()
@@ -235,14 +243,9 @@ class Tasks:
     def _now(self) -> float:
         return self.system.clock.monotonic()
 
-    def _next_outcome(
-        self, waiting: deque[tuple[Task[T], float | None]], *, ordered: bool, kill: bool
-    ) -> Outcome:
-        if not ordered:
-            self._bring_forward(waiting)
+    def _next_outcome(self, waiting: deque[tuple[Task[T], float]], *, kill: bool) -> Outcome:
         task, end = waiting.popleft()
-        left = None if end is None else max(end - self._now(), 0)
-        outcome = task.yield_(left)
+        outcome = task.yield_(max(end - self._now(), 0))
         if outcome is not None:
             return outcome
         if not kill:
@@ -250,23 +253,41 @@ class Tasks:
             raise CallTimeout("a task of the stream took too long")
         return task.shutdown() or Failed(KILLED)
 
-    def _bring_forward(self, waiting: deque[tuple[Task[T], float | None]]) -> None:
-        """Move a task that has ended to the front; wait for one if none has."""
-        first: Future[bool] = self.system.future()
-        for task, _ in waiting:
-            task._outcome.add_done_callback(lambda _: first.offer(True))  # noqa: SLF001
-        ends = [end for _, end in waiting if end is not None]
-        left = max(min(ends) - self._now(), 0) if ends else None
-        try:
-            first.get(timeout=left)
-        except CallTimeout:
-            overdue = min(range(len(waiting)), key=lambda n: waiting[n][1] or float("inf"))
-            waiting.rotate(-overdue)
-            return
-        for number, (task, _) in enumerate(waiting):
-            if task.done():
+    def _bring_forward(self, waiting: deque[tuple[Task[T], float]], arrivals: _Arrivals) -> None:
+        """Move the task that ended first to the front, or the one whose time is over first."""
+        soonest = min(end for _, end in waiting)
+        arrived = arrivals.next(max(soonest - self._now(), 0))
+        for number, (task, end) in enumerate(waiting):
+            if task is arrived or (arrived is None and end == soonest):
                 waiting.rotate(-number)
                 return
+
+
+class _Arrivals:
+    """The tasks of a stream in the order of their ends."""
+
+    def __init__(self, system: ActorSystem) -> None:
+        self._system = system
+        self._ended: deque[Task[Any]] = deque()
+        self._news: Future[bool] = system.future()
+
+    def expect(self, task: Task[Any]) -> None:
+        task._outcome.add_done_callback(partial(self._arrive, task))  # noqa: SLF001 - its stream
+
+    def _arrive(self, task: Task[Any], _outcome: object) -> None:
+        self._ended.append(task)
+        self._news.offer(True)
+
+    def next(self, timeout: float) -> Task[Any] | None:
+        """Return the next that has ended; None if none does within `timeout` seconds."""
+        if not self._ended:
+            self._news = self._system.future()
+            if not self._ended:  # read again: one may have told the future before
+                try:
+                    self._news.get(timeout=timeout)
+                except CallTimeout:
+                    return None
+        return self._ended.popleft()
 
 
 class TaskSupervisor(Actor):

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 from _thread import allocate_lock, get_ident
-from contextlib import contextmanager
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 from supervisors.clock import Clock, RealClock
 from supervisors.errors import Forked, WorkersExhausted
 from supervisors.inbox import ENDED, Inbox
+from supervisors.kill import Aside
 from supervisors.scheduler import OnSlow, Runnable, Statistics, Waitable, Worker, here, park
 from supervisors.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = ["ThreadScheduler"]
 
@@ -39,6 +41,10 @@ class _Host(Worker):
         self.lock = allocate_lock()
         self.lock.acquire()
         self.busy = True
+
+    def wait(self, more: int) -> None:
+        """Count a declared wait, or the end of one."""
+        self.blocked += more
 
 
 class ThreadScheduler:
@@ -61,7 +67,6 @@ class ThreadScheduler:
         self._threads: dict[_Host, threading.Thread] = {}
         self._timing: threading.Thread | None = None
         self._mu = threading.Lock()
-        self._waiting = 0
         self._closed = False
         self._lost = False
         self._beside = timers is not None
@@ -114,6 +119,8 @@ class ThreadScheduler:
                 item.turn(host)
             except BaseException:  # our own fault: the host must still end its item
                 _logger.exception("a turn raised: please report this as a bug of supervisors")
+                host.job = host.cell = None
+            host.blocked = 0  # nothing waits between two turns, whatever a kill has cut off
             if self._over(host, item):
                 return
             host.lock.acquire()
@@ -170,29 +177,19 @@ class ThreadScheduler:
                 if job.killed:
                     waitable.drop_waiter(lock)
                     return waitable.done()
-            with self._counted():
+            with self.blocking():
                 park(waitable, lock, timeout)
         finally:
             if job is not None:
                 job.wake = None
         return waitable.done()
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        inside = here.worker is not None
-        with self._mu:
-            self._waiting += inside
-        try:
-            yield
-        finally:
-            with self._mu:
-                self._waiting -= inside
-
-    @contextmanager
-    def blocking(self) -> Iterator[None]:
+    def blocking(self) -> AbstractContextManager[None]:
         """Do no more than count: a thread that blocks is in nobody's way."""
-        with self._counted():
-            yield
+        host = here.worker
+        if not isinstance(host, _Host):
+            return nullcontext()
+        return Aside(partial(host.wait, 1), partial(host.wait, -1))
 
     def dedicated(self) -> ThreadScheduler:
         """Return itself: each actor has a thread of its own."""
@@ -229,7 +226,7 @@ class ThreadScheduler:
             return Statistics(
                 workers=len(self._threads),
                 active=active,
-                waiting=self._waiting,
+                waiting=sum(host.blocked > 0 for host in self._threads),
                 parked=len(self._threads) - active,
                 limit=self.max_workers,
                 abandoned=self.abandoned,

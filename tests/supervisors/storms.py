@@ -81,9 +81,11 @@ class Quick(Puppet):
 
     def on_start(self) -> None:
         self.notes.started(self, self.id)
-        if self.notes.seen[self.id] > 1 and self.random.random() < 0.2:
+        if not 1 < self.notes.seen[self.id] < 200:
+            return  # sound at last: else a tree whose budgets allow it restarts for ever
+        if self.random.random() < 0.2:
             raise Boom
-        elif self.notes.seen[self.id] > 1 and self.random.random() < 0.1:
+        if self.random.random() < 0.1:
             self.handle_continue()
 
     def on_continue(self, term: object) -> None:

@@ -41,12 +41,6 @@ class TestThatEachRowHasATest:
     def test_no_row_is_without_one(self):
         assert rows.uncovered() == []
 
-    @pytest.mark.skipif(not rows.CASES.exists(), reason="the file of the cases is not here")
-    def test_no_row_of_the_file_is_unknown_here(self):
-        known = {*rows.NUMBERED, *rows.REPORTS}
-
-        assert [row for row in rows.rows_of(rows.CASES.read_text()) if row not in known] == []
-
 
 def test_children_that_are_no_specs_fail_the_start(world: World):
     """Supervision C06."""
