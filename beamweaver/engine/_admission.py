@@ -105,13 +105,26 @@ class Admissions(Ownership):
         try:
             if branches_to_take(self.graph, state.step):
                 # The entry is a step whose only task is the input: its routers run as its transition.
-                merge(self.graph, state.values, state.step)
+                self._merge_input()
                 self._admit_entry(call, source)
             else:
                 self._admit_run(call, source)
         except BeamWeaverError:
             state.step, state.joins, state.branch = before
             raise
+
+    def _merge_input(self) -> Merged:
+        """The state after an input.
+
+        Raises:
+            InvalidUpdate: It lacks what the schema requires, or the class of the schema refuses it.
+            ReducerFailed: A reducer raised.
+        """
+        merged = merge(self.graph, self.state.values, self.state.step)
+        if self.graph.required:
+            self.graph.check_complete(merged.values)
+        self.graph.check_state(merged.values)
+        return merged
 
     def _admit_entry(self, call: Call, source: str) -> None:
         state = self.state
@@ -125,7 +138,7 @@ class Admissions(Ownership):
     def _admit_run(self, call: Call, source: str) -> None:
         state = self.state
         number = state.step.number
-        merged = merge(self.graph, state.values, state.step)
+        merged = self._merge_input()
         writes = self.encoded(merged)
         tasks, joins = plan(self.graph, state, {})
         self.check_size(tasks)

@@ -155,7 +155,7 @@ class Attempts(Core):
         """The same for a step that was just planned: all of its tasks are fresh."""
         state = self.state
         self.make_ready(state.step.tasks)
-        self._view = state.values
+        self._view = self.with_managed(state.values) if self.graph.managed else state.values
         if self._step_timeout is not None:
             self._step_timer = ("step", state.seq)
             self._effects.append(SetTimer(self._step_timer, self._step_timeout))
@@ -191,7 +191,7 @@ class Attempts(Core):
     def _find_view(self) -> bool:
         """Work out what the step's tasks see; False where they cannot go on, and the step stops."""
         try:
-            self._view = self.view_of(self.state.step)
+            self._view = self.with_managed(self.view_of(self.state.step))
         except (InvalidUpdate, ReducerFailed) as error:
             self.halt(Stop("failed", describe(error, "", "", 1)), wait=False)
             return False
@@ -211,15 +211,20 @@ class Attempts(Core):
             return self.state.values
         return merge(self.graph, self.state.values, step, step.era).values
 
+    def with_managed(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Values with the keys that are computed for the open step."""
+        if not self.graph.managed:
+            return values
+        limit = self.state.run.recursion_limit or self.graph.recursion_limit
+        return {**values, **self.graph.managed_values(limit - self.state.executed)}
+
     def _start(self, task: Task) -> None:
         state = self.state
         node = self.graph.nodes[task.node]
         if not task.first_us:
             task.first_us = self.env.now_us()
         assert self._view is not None, "a task starts when it is known what it sees"
-        view = dict(self._view)
-        if task.update is not None:
-            view.update(task.update)
+        view = self._view if task.update is None else {**self._view, **task.update}
         timeout = task.timeout if task.timeout is not None else node.timeout
         attempt = Attempt(task, node, state.branch, state.step.number, view, timeout)
         self.running[task.position] = attempt

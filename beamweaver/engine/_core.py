@@ -16,7 +16,9 @@ from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.rows import finished_row, shows_progress
 from beamweaver.engine.state import Task
+from beamweaver.errors import InvalidUpdate, SerializationError
 from beamweaver.events import RunEnded, TaskAcknowledged
+from beamweaver.graph.copies import unshared
 from beamweaver.types import Cancelled, Completed, Drained, Failed, Interrupted
 
 if TYPE_CHECKING:
@@ -201,8 +203,12 @@ class Core:
         if not call.waits:
             self._effects.append(Admitted(call, self.state.run.names[0]))
         else:
-            error = self._error()
-            self._effects.append(Reply(call, self._outcome(call, error), error))
+            try:
+                error = self._error()
+                reply = Reply(call, self._outcome(call, error), error)
+            except InvalidUpdate as unfit:  # the class of the output schema is user code
+                reply = Reply(call, error=unfit)
+            self._effects.append(reply)
 
     def run_stopped(self) -> None:
         """The run stopped, durably: all who wait for it hear how."""
@@ -248,7 +254,7 @@ class Core:
     def open_interrupts(self) -> tuple[Interrupt, ...]:
         """The open questions, in task order."""
         return tuple(
-            question
+            msgspec.structs.replace(question, value=self._own(question.value))
             for task in self.state.step.tasks
             if task.questions
             for question in interrupts_of(self.state, task)
@@ -270,7 +276,7 @@ class Core:
         state = self.state
         names = state.run.names
         shared: dict[str, Any] = {
-            "state": dict(head_values(self.graph, state.values, state.step)[0]),
+            "state": self._shown_state(complete=state.status == "complete"),
             "thread_id": state.thread_id,
             "run_id": call.run_id if call.named and call.run_id in names else names[0],
             "checkpoint_id": checkpoint_id(state.branch, state.checkpoint_seq),
@@ -288,6 +294,31 @@ class Core:
                 return Interrupted(**shared)
             case _:
                 return Drained(**shared)
+
+    def _shown_state(self, *, complete: bool) -> Any:
+        """The state in the form of outcomes; the caller may do with it what he likes.
+
+        In the middle of a run, where a class may refuse it, it may be a dict.
+
+        Raises:
+            InvalidUpdate: The class of the output schema refuses the state of a complete run.
+        """
+        values = head_values(self.graph, self.state.values, self.state.step)[0]
+        kept = self.graph.unstored  # live objects, which cannot be copied
+        values = {key: v if key in kept else self._own(v) for key, v in values.items()}
+        try:
+            return self.graph.output(values)
+        except InvalidUpdate:
+            if complete:
+                raise
+            return values
+
+    def _own(self, value: Any) -> Any:
+        """A value for a caller, who must not change the state by it."""
+        try:
+            return unshared(value, self.env.copy)
+        except (SerializationError, RecursionError):
+            return value  # a node has changed it in place to what no store takes
 
     def _drop_timers(self) -> None:
         for key in (self._run_timer, self._step_timer):

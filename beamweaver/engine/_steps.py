@@ -97,7 +97,7 @@ class Steps(Attempts):
         state = self.state
         if self.merged is None:
             try:
-                self.merged = merge(self.graph, state.values, state.step)
+                self.merged = self.merge_step()
             except (InvalidUpdate, ReducerFailed) as error:
                 self._merge_failed(describe(error, "", "", 1))
                 return
@@ -112,9 +112,20 @@ class Steps(Attempts):
         elif self.dirty:
             self.flush()
         else:
-            view, limit = self.merged.values, self._step_timeout
+            view, limit = self.with_managed(self.merged.values), self._step_timeout
             self.transition = Transition(routers, state.branch, state.step.number, view, limit)
             self._effects.append(StartTransition(self.transition))
+
+    def merge_step(self) -> Merged:
+        """The state after the open step.
+
+        Raises:
+            InvalidUpdate: The results conflict, or the class of the schema refuses the state.
+            ReducerFailed: A reducer raised.
+        """
+        merged = merge(self.graph, self.state.values, self.state.step)
+        self.graph.check_state(merged.values)
+        return merged
 
     def _merge_failed(self, failure: Failure) -> None:
         """Results are kept, the run stops; continuing tries the merge and the routers again."""
@@ -220,12 +231,14 @@ class Steps(Attempts):
         )
 
     def encoded(self, merged: Merged) -> dict[str, bytes]:
-        """Every value that changed, encoded.
+        """Every value that changed and that a store keeps, encoded.
 
         Raises:
             ReducerFailed: What a reducer made of the updates cannot be stored.
         """
         changed = merged.changed
+        for name in self.graph.unstored:
+            changed.pop(name, None)
         for name, data in changed.items():
             if data is None:
                 try:

@@ -38,8 +38,9 @@ __all__ = [
 class Attempt:
     """One try of a task; it is its own token: a result of any other attempt is refused.
 
-    `view` is the node's own shallow copy of the state; `questions` are those of earlier attempts, with
-    their answers.
+    `view` has the values that the node sees, which it shares with others; what runs the attempt puts the
+    node's own form of them in its place: a new dict or instance. `questions` are those of earlier attempts,
+    with their answers.
     """
 
     __slots__ = (
@@ -63,7 +64,7 @@ class Attempt:
         node: NodeSpec,
         branch: str,
         step: int,
-        view: dict[str, Any],
+        view: Any,
         timeout: float | None,
     ) -> None:
         self.task = task
@@ -89,7 +90,10 @@ class Attempt:
 
 
 class Transition:
-    """The routers of a merged step, to be run as one attempt; its own token."""
+    """The routers of a merged step, to be run as one attempt; its own token.
+
+    `view` has the values that they see, which they share with others.
+    """
 
     __slots__ = ("branch", "routers", "step", "timeout", "view")
 

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from beamweaver.limits import Limits
 
-__all__ = ["Env"]
+__all__ = ["Decoder", "Env"]
 
 
-class Env(Protocol):
+class Decoder(Protocol):
+    """What reads the values of channels."""
+
+    def decode(self, channel: str, data: bytes) -> Any:
+        """A channel's value from its bytes."""
+
+
+class Env(Decoder, Protocol):
     """Clock, chance, ids and encoding, injected."""
 
     epoch: int
@@ -37,8 +44,11 @@ class Env(Protocol):
     def encode(self, channel: str, value: Any) -> bytes:
         """A channel's value as bytes; `SerializationError` with the path when it cannot be kept."""
 
-    def decode(self, channel: str, data: bytes) -> Any:
-        """A channel's value from its bytes."""
+    def decode_sent(self, node: str, key: str, data: bytes) -> Any:
+        """From its bytes a value that a `Send` brings to a node, which may have types of its own."""
+
+    def copy(self, value: Any) -> Any:
+        """What a store would give back for a value; `SerializationError` when it cannot be kept."""
 
     def encode_any(self, value: Any) -> bytes:
         """Any value (a question, an answer) as bytes."""

@@ -20,6 +20,7 @@ from beamweaver.errors import (
     RunFailed,
     RunTimeout,
     SerializationError,
+    StateMutated,
     StepChanged,
     StepTimeout,
     UnknownChannel,
@@ -53,6 +54,7 @@ _PROGRAMMING = (
 _NEVER = (
     SerializationError,
     InvalidUpdate,
+    StateMutated,
     InterruptWithoutCheckpointer,
     KeyRequired,
     StepChanged,
@@ -90,6 +92,7 @@ _STEP_ERRORS: dict[tuple[str, str], type[RunFailed]] = {
         UnknownTarget,
         ReducerFailed,
         RouterFailed,
+        StateMutated,
         StepTimeout,
         RunTimeout,
         RecursionLimit,
@@ -152,9 +155,9 @@ def exit_failure(node: str, task: str, attempt: int, reason: object) -> Failure:
 def may_retry(policy: RetryPolicy | None, failure: Failure, failures: int) -> bool:
     """Whether another attempt is allowed after `failures` counted ones.
 
-    Serialization errors, invalid updates, cancellation, questions without a store, and sub-steps that
-    changed or lack a key are never retried: they would fail again in the same way. Nor is a failure about
-    which the policy's predicate itself raises.
+    Serialization errors, invalid updates, state changed in place, cancellation, questions without a store,
+    and sub-steps that changed or lack a key are never retried: they would fail again in the same way. Nor
+    is a failure about which the policy's predicate itself raises.
     """
     if policy is None or failures >= policy.max_attempts:
         return False

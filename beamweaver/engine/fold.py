@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.engine.rows import apply_entry, shows_progress, task_of
+from beamweaver.engine.rows import apply_entry, shows_progress, task_of, values_of
 from beamweaver.engine.state import OpenStep, RunState
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def fold(image: ThreadImage, env: Env) -> RunState:
     state = RunState(image.row.thread_id)
     state.row = image.row
     state.branch = checkpoint.branch
-    state.values = {name: env.decode(name, data) for name, data in image.values.items()}
+    state.values = values_of(image.values, env)
     state.versions = dict(image.versions)
     state.since_full = image.since_full
     state.checkpoint_seq = image.checkpoint.seq

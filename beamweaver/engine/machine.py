@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Effect
-    from beamweaver.engine.state import RunState
+    from beamweaver.engine.state import Result, RunState
 
 __all__ = ["Machine"]
 
@@ -111,19 +111,37 @@ class Machine(Admissions):
         """Whether nothing executes, is on its way to the store, or waits to be decided."""
         return not (self.active or self.in_flight or self.calls)
 
-    def replace_state(self, state: RunState) -> None:
-        """Take the state as the store has it, after user code may have changed shared values.
+    @property
+    def settled(self) -> bool:
+        """Whether no task of the open step runs, may start, or sleeps: the step is about to close."""
+        open_ = self.running or self.ready or self.ready_async or self.sleeping
+        return self.active and not open_
 
-        Attempts that run keep their tasks; only values are replaced.
+    def replace_state(self, state: RunState) -> None:
+        """Take the values as the store has them, after user code may have changed shared ones in place.
+
+        Attempts that run keep their tasks, and what no store keeps stays; a commit may be on its way.
+
+        Args:
+            state: As the store has it; ignored if it is that of another step.
         """
-        if state.seq != self.state.seq:
+        mine = self.state
+        if state.checkpoint_seq != mine.checkpoint_seq:
             return
-        self.state.values = with_initial(self.graph, state.values)
+        unstored = {key: mine.values[key] for key in self.graph.unstored & mine.values.keys()}
+        mine.values = {**with_initial(self.graph, state.values), **unstored}
         self._view = None
-        self.state.step.amendments = state.step.amendments
-        for mine, stored in zip(self.state.step.tasks, state.step.tasks, strict=True):
-            if mine.result is not None and stored.result is not None:
-                mine.result.writes = stored.result.writes
-                mine.result.sends = stored.result.sends
-            if mine.update is not None:
-                mine.update = stored.update
+        for task, stored in zip(mine.step.tasks, state.step.tasks, strict=True):
+            if task.result is not None and stored.result is not None:
+                _take_stored(task.result, stored.result)
+            if task.update is not None:
+                task.update = {**task.update, **(stored.update or {})}
+        for amendment, kept in zip(mine.step.amendments, state.step.amendments, strict=False):
+            _take_stored(amendment, kept)
+
+
+def _take_stored(mine: Result, stored: Result) -> None:
+    """The values of a result as the store has them, beside those that no store keeps."""
+    mine.writes = (*stored.writes, *[write for write in mine.writes if not write.data])
+    for send, kept in zip(mine.sends, stored.sends, strict=True):
+        send.update = {**send.update, **kept.update}

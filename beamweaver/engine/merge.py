@@ -4,11 +4,14 @@ The order is that of the tasks, never that of completion: pulls in declaration o
 task and index. Amendments of a continued step stand where they came: results finished before the first
 one, that amendment, results finished before the next, and so on. An amendment never conflicts, and wins
 over the results before it.
+
+A key that lasts for one step (a topic, an ephemeral one) is cleared by the step's whole merge. What a
+continued task sees, and people in between, is merged without that: the step is not over.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,11 +24,19 @@ if TYPE_CHECKING:
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["Merged", "head_values", "merge", "with_initial"]
+__all__ = ["GONE", "UNSTORED", "Merged", "head_values", "merge", "with_initial"]
+
+GONE: Final = b""
+"""The encoding of no value: the key is absent from here on."""
+UNSTORED: Final = b""
+"""The encoding of a value that no store keeps."""
 
 
 class Merged(msgspec.Struct, eq=False):
-    """A merged state: all values, and the encoding of each that changed (None: not encoded yet)."""
+    """A merged state: all values, and the encoding of each that changed (None: not encoded yet).
+
+    Keys that no store keeps are in `changed` too.
+    """
 
     values: dict[str, Any]
     changed: dict[str, bytes | None]
@@ -48,7 +59,8 @@ def merge(
         graph: Whose channels say how.
         base: The committed state; never changed.
         step: The open step.
-        before_era: Only results that finished before this continuation (what a continued task sees).
+        before_era: Only results that finished before this continuation (what a continued task sees); None
+            for the whole merge, which ends the step.
 
     Raises:
         InvalidUpdate: Two tasks wrote one last-value channel, or one task wrote it twice.
@@ -68,8 +80,12 @@ def merge(
             values[name] = write.value
             changed[name] = write.data
         else:
-            values[name] = _reduce(channel, values.get(name, MISSING), items)
+            clears = channel.clears and before_era is None
+            current = MISSING if clears else values.get(name, MISSING)
+            values[name] = _reduce(channel, current, items)
             changed[name] = None
+    if graph.clearing and before_era is None:
+        _clear(graph, base, values, changed)
     return Merged(values, changed)
 
 
@@ -119,9 +135,28 @@ def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged
             changed[name] = write.data
         else:
             item = _Item(write, task.node, 0)
-            values[name] = _reduce(channel, values.get(name, MISSING), [item])
+            current = MISSING if channel.clears else values.get(name, MISSING)
+            values[name] = _reduce(channel, current, [item])
             changed[name] = None
+    if graph.clearing:
+        _clear(graph, base, values, changed)
     return Merged(values, changed)
+
+
+def _clear(
+    graph: CompiledGraph,
+    base: dict[str, Any],
+    values: dict[str, Any],
+    changed: dict[str, bytes | None],
+) -> None:
+    """Keys that last for one step and that this one did not write are empty, or gone."""
+    for name, value in graph.cleared(base, changed).items():
+        if value is MISSING:
+            del values[name]
+            changed[name] = GONE
+        else:
+            values[name] = value
+            changed[name] = None
 
 
 def _reducing(graph: CompiledGraph, name: str) -> Channel | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.entries import (
     Answered,
@@ -31,9 +31,11 @@ from beamweaver.engine.state import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.engine.calls import Call
-    from beamweaver.engine.env import Env
+    from beamweaver.engine.env import Decoder, Env
     from beamweaver.engine.state import RunState
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "shows_progress",
     "task_of",
     "task_rows",
+    "values_of",
     "write_rows",
     "writes_of",
 ]
@@ -58,8 +61,8 @@ _PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo})
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
-    """Writes as they are stored."""
-    return tuple([(w.channel, w.data, w.overwrite) for w in writes])
+    """Writes as they are stored; those of keys that no store keeps are left out."""
+    return tuple([(w.channel, w.data, w.overwrite) for w in writes if w.data])
 
 
 def send_rows(sends: tuple[Planned, ...]) -> tuple[SendRow, ...]:
@@ -140,7 +143,7 @@ def task_of(row: TaskRow, env: Env) -> Task:
     """A planned task from its row."""
     update = None
     if row.update is not None:
-        update = {key: env.decode(key, data) for key, data in row.update.items()}
+        update = {key: env.decode_sent(row.node, key, data) for key, data in row.update.items()}
     return Task(row.node, row.source, row.index, update, row.update, row.timeout)
 
 
@@ -152,12 +155,17 @@ def writes_of(rows: tuple[WriteRow, ...], env: Env) -> tuple[Write, ...]:
     )
 
 
+def values_of(stored: Mapping[str, bytes], env: Decoder) -> dict[str, Any]:
+    """The values of channels from their encodings; a key that is gone has an empty one."""
+    return {name: env.decode(name, data) for name, data in stored.items() if data}
+
+
 def sends_of(rows: tuple[SendRow, ...], env: Env) -> tuple[Planned, ...]:
     """Sends from their rows."""
     return tuple(
         Planned(
             row.node,
-            {key: env.decode(key, data) for key, data in row.update.items()},
+            {key: env.decode_sent(row.node, key, data) for key, data in row.update.items()},
             row.update,
             row.timeout,
         )

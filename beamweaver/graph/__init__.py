@@ -18,6 +18,7 @@ from beamweaver.graph.builder import Graph, Node, Predicate, Router
 from beamweaver.graph.changes import Appended, Change, KeysSet, Replaced
 from beamweaver.graph.channels import MISSING, Channel, Folded, Missing, Reducer
 from beamweaver.graph.compiled import CompiledGraph
+from beamweaver.graph.copies import unshared
 from beamweaver.graph.difference import difference
 from beamweaver.graph.guards import Choice, call_guard, choose, guards_to_ask, judge_guard
 from beamweaver.graph.kinds import Ephemeral, IsLastStep, RemainingSteps, Topic, Untracked
@@ -100,6 +101,7 @@ __all__ = [
     "outline_from_json",
     "overlay_channel",
     "state_mutated",
+    "unshared",
     "update_of",
     "watch",
 ]

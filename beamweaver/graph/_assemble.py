@@ -33,7 +33,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "cache": None,
     "migrations": None,
     "on_failure": None,
-    "strict": False,
+    "strict": None,
 }
 
 
@@ -62,8 +62,10 @@ def compile_options(
     faults.extend(_handled(values))
     faults.extend(migration_faults(values["migrations"] or {}, declared.version, nodes))
     values["migrations"] = values["migrations"] or {}
-    if not isinstance(values["strict"], bool):
-        faults.append(f"strict is {values['strict']!r}; give True or False")
+    if not isinstance(values["strict"], bool | None):
+        faults.append(
+            f"strict is {values['strict']!r}; give True, False, or None for the runtime's"
+        )
     return values, faults
 
 

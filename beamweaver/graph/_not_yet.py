@@ -8,36 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from beamweaver.graph._fields import form_of
 from beamweaver.graph._text import node_text
-from beamweaver.graph.kinds import Ephemeral, Topic, Untracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from beamweaver.graph._declared import Declared, DeclaredNode
-    from beamweaver.graph.channels import Channel
 
 __all__ = ["NOT_YET", "not_supported_yet", "not_yet_faults"]
 
 NOT_YET: Final[dict[str, tuple[str, str]]] = {
-    "class schema": ("a class as schema", "use a TypedDict, or no schema"),
-    "input_schema": ("input_schema=", "leave it out"),
-    "output_schema": ("output_schema=", "leave it out"),
-    "topic": ("a Topic", "use a key with the reducer append"),
-    "ephemeral": ("an Ephemeral key", "use a plain key and set it to None"),
-    "untracked": ("an Untracked key", "keep the object outside of the state"),
-    "managed": ("a managed key", "count steps in a key of the state"),
     "guard": ("an edge with when=, max_runs= or default=", "use add_conditional_edges"),
     "defer": ("defer=True", "use a join: add_edge([...], node)"),
     "error_handler": ("error_handler=", "catch the exception inside of the node"),
-    "node input_schema": ("input_schema= of a node", "leave it out: the node gets the whole state"),
     "subgraph": ("a graph as a node", "call app.invoke(...) of the other graph inside of a node"),
     "interrupt_before": ("interrupt_before=", "call interrupt() inside of the node"),
     "interrupt_after": ("interrupt_after=", "call interrupt() inside of the node"),
     "on_failure": ("on_failure=", "catch RunFailed where the graph is called"),
     "migrations": ("migrations=", "finish or delete the threads of the old version"),
-    "strict": ("strict=True", "leave it out"),
     "isolation": ("isolation=", "start the process inside of the node"),
     "cache": ("cache=", "keep results in a key of the state, or in a cache of your own"),
 }
@@ -57,15 +45,6 @@ def not_yet_faults(declared: Declared, options: dict[str, Any]) -> Iterator[str]
 
 
 def _features(declared: Declared, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if form_of(declared.schema) not in (None, "typed dict"):
-        yield "class schema", f"the schema {declared.schema.__name__}: "
-    for name in ("input_schema", "output_schema"):
-        if getattr(declared, name) is not None:
-            yield name, ""
-    for channel in declared.channels.values():
-        kind = _kind(channel)
-        if kind:
-            yield kind, f"the key {channel.name!r}: "
     for edge in declared.edges:
         if edge.guarded:
             ends = f"{node_text(edge.source)}, {node_text(edge.target)}"
@@ -76,20 +55,10 @@ def _features(declared: Declared, options: dict[str, Any]) -> Iterator[tuple[str
     yield from _option_features(declared, options)
 
 
-def _kind(channel: Channel) -> str:
-    if channel.managed:
-        return "managed"
-    for kind, name in ((Topic, "topic"), (Ephemeral, "ephemeral"), (Untracked, "untracked")):
-        if isinstance(channel.kind, kind):
-            return name
-    return ""
-
-
 def _node_features(node: DeclaredNode) -> Iterator[str]:
     found = {
         "defer": node.defer,
         "error_handler": bool(node.error_handler),
-        "node input_schema": node.shape is not None,
         "subgraph": node.subgraph is not None,
         "isolation": node.isolation is not None,
         "cache": node.cache is not None,
@@ -102,7 +71,7 @@ def _option_features(declared: Declared, options: dict[str, Any]) -> Iterator[tu
         yield "error_handler", "set_node_defaults: "
     if declared.cache is not None:
         yield "cache", "set_node_defaults: "
-    for name in ("interrupt_before", "interrupt_after", "on_failure", "migrations", "strict"):
+    for name in ("interrupt_before", "interrupt_after", "on_failure", "migrations"):
         if options.get(name):
             yield name, ""
     if options.get("cache") is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from beamweaver.graph._text import listed, nearest
 from beamweaver.graph._typecheck import type_name
 from beamweaver.graph.channels import MISSING
+from beamweaver.graph.kinds import Ephemeral, Untracked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +31,16 @@ def schema_faults(declared: Declared) -> Iterator[str]:
         own = declared.channels.get(key)
         if channel.managed or (own is not None and own.managed):
             yield f"input_schema: the key {key!r} is computed for each step; leave it out"
+    for node in declared.nodes:
+        for key, channel in (node.inputs or {}).items():
+            own = declared.channels.get(key)
+            if channel.managed and (own is None or own.kind != channel.kind):
+                kind = type(channel.kind).__name__
+                yield (
+                    f"input_schema of node {node.name!r} at {node.place}: the key {key!r} is {kind}, and in "
+                    f"{declared.shape.name} it is not; declare it there as "
+                    f"Annotated[{channel.type_text}, {kind}]"
+                )
     yield from _defaults(declared)
 
 
@@ -45,13 +56,17 @@ def _unknown_keys(what: str, shape: Shape, declared: Declared) -> Iterator[str]:
 
 def _defaults(declared: Declared) -> Iterator[str]:
     """Fields of classes that may have no value when an instance is made."""
-    sure = declared.required | {
-        name for name, channel in declared.channels.items() if channel.initial() is not MISSING
-    }
+    initial = {n for n, channel in declared.channels.items() if channel.initial() is not MISSING}
+    passing = {name for name, channel in declared.channels.items() if _passes(channel)}
+    sure = (declared.required | initial) - (passing - initial)
     shape, output = declared.shape, declared.output_shape
     for key in shape.keys:
         channel = declared.channels[key]
         if not shape.is_dict and key in shape.required and (channel.managed or key not in sure):
+            if key in passing:
+                kind = type(channel.kind).__name__
+                yield f"{shape.name}.{key} is {kind}, so it has no value at times; give it a default"
+                continue
             cure = "give it a default"
             if not channel.managed and declared.input_shape is not None:
                 cure += f", or require it in {declared.input_shape.name}"
@@ -62,6 +77,11 @@ def _defaults(declared: Declared) -> Iterator[str]:
                 f"output_schema: {output.name}.{key} has no default, and nothing is sure to write it; give "
                 "it a default"
             )
+
+
+def _passes(channel: Channel) -> bool:
+    """Whether a value that was written may be gone later."""
+    return isinstance(channel.kind, (Ephemeral, Untracked))
 
 
 def subgraph_faults(declared: Declared) -> Iterator[str]:

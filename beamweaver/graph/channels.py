@@ -153,23 +153,29 @@ class Channel:
         if type(value) not in self.exact:
             self._refuse(self._updates, value, node)
 
-    def check_value(self, value: object, *, node: str | None = None) -> None:
+    def check_value(
+        self, value: object, *, node: str | None = None, sent: tuple[str, str] | None = None
+    ) -> None:
         """Judges a whole value: what an `Overwrite` or the overlay of a `Send` brings.
 
         Args:
             value: The value.
             node: Who wrote it; None for the caller's input.
+            sent: Who sends it and to which node, if a `Send` brings it.
 
         Raises:
             InvalidUpdate: It is not of the declared type, or the key is managed.
         """
         if self.managed or type(value) not in self._values.exact:
-            self._refuse(self._values, value, node)
+            self._refuse(self._values, value, node, sent)
 
-    def _refuse(self, judge: Checker, value: object, node: str | None) -> None:
+    def _refuse(
+        self, judge: Checker, value: object, node: str | None, sent: tuple[str, str] | None = None
+    ) -> None:
+        who = giver(node) if sent is None else f"{sent[0]} made a Send to {sent[1]!r} with"
         if self.managed:
             raise InvalidUpdate(
-                f"{giver(node)} {described(value)} for the key {self.name!r}, which is read only: it is "
+                f"{who} {described(value)} for the key {self.name!r}, which is read only: it is "
                 f"computed for each step ({type(self.kind).__name__}). Leave it out, or use another key",
                 node=node,
                 key=self.name,
@@ -180,7 +186,7 @@ class Channel:
         path, expected, got = fault
         where = f" at {self.name}{path}" if path else ""
         raise InvalidUpdate(
-            f"{giver(node)} {described(got)} for the key {self.name!r}{where}; expected {expected}. "
+            f"{who} {described(got)} for the key {self.name!r}{where}; expected {expected}. "
             f"{self._cure(value)}",
             node=node,
             key=self.name,

@@ -53,8 +53,10 @@ class CompiledGraph:
         inputs: The keys that an input may have; None for all keys of the state.
         input_shape: The form of a whole input.
         required: The keys that the first input of a thread must bring.
+        plain: Whether nodes without a schema of their own see a dict of all values.
         clearing: The keys whose values last for one step.
         managed: The keys that are computed for each step.
+        unstored: The names of the keys that no store keeps.
         failure_policy: `"proceed"` or `"panic"`.
         step_timeout: Seconds for a step, or None.
         run_timeout: Seconds for a run, or None.
@@ -64,7 +66,8 @@ class CompiledGraph:
         interrupt_after: Nodes after which every run stops once.
         migrations: How threads of older versions become threads of this one.
         on_failure: What is called when a run has failed, or None.
-        strict: Whether values that a node changed in place are found at any depth.
+        strict: Whether values that a node changed in place are found at any depth; None for what the
+            runtime says.
         checkpointer: What the user gave; this package never looks at it.
     """
 
@@ -101,7 +104,7 @@ class CompiledGraph:
         interrupt_after: frozenset[str] = frozenset(),
         migrations: Mapping[int, Migration] = MappingProxyType({}),
         on_failure: Handler | None = None,
-        strict: bool = False,
+        strict: bool | None = None,
     ) -> None:
         self.name = name
         self.version = version
@@ -136,6 +139,8 @@ class CompiledGraph:
         self.strict = strict
         self.clearing = tuple(channel for channel in channels.values() if channel.clears)
         self.managed = tuple(channel for channel in channels.values() if channel.managed)
+        self.unstored = frozenset(name for name, channel in channels.items() if not channel.stored)
+        self.plain = shape.is_dict
         self._fixed = frozenset(self.__dict__)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -176,15 +181,12 @@ class CompiledGraph:
 
     # Views --------------------------------------------------------------------------------------
 
-    def view(
-        self, values: Mapping[str, Any], node: NodeSpec | None = None, *, remaining: int = 0
-    ) -> Any:
+    def view(self, values: Mapping[str, Any], node: NodeSpec | None = None) -> Any:
         """What a node, router, guard or handler sees of the state.
 
         Args:
-            values: The values of the channels, with the overlay of a `Send` laid over them.
-            node: The node; None for routers, guards and `get_state`.
-            remaining: How many steps the run may still take, this one included, for managed keys.
+            values: The values of the channels, with managed ones and the overlay of a `Send` laid over them.
+            node: The node; None for routers and guards.
 
         Returns:
             A new dict or instance; the values in it are shared with everyone, not copied.
@@ -192,8 +194,8 @@ class CompiledGraph:
         Raises:
             InvalidUpdate: A field that the class requires has no value, or the class refuses the values.
         """
-        if self.managed:
-            values = {**values, **self.managed_values(remaining)}
+        if self.plain and (node is None or node.shape is None):
+            return dict(values)
         return self.shape_of(node).make(values)
 
     def shape_of(self, node: NodeSpec | None) -> Shape:
@@ -230,8 +232,20 @@ class CompiledGraph:
             and not channel.is_empty(values[channel.name])
         }
 
+    def check_state(self, values: Mapping[str, Any]) -> None:
+        """Judges a merged state by the class of the schema, which may have checks of its own.
+
+        Args:
+            values: The values after a merge.
+
+        Raises:
+            InvalidUpdate: No instance can be made of them.
+        """
+        if not self.plain:
+            self.shape.make(values)
+
     def check_complete(self, values: Mapping[str, Any]) -> None:
-        """Judges the state after the input of a thread.
+        """Judges the state after the input of a run.
 
         Args:
             values: The values with the input merged in.

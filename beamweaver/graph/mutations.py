@@ -19,10 +19,11 @@ import collections
 import enum
 import types
 from collections.abc import Mapping
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from beamweaver.errors import StateMutated
-from beamweaver.graph._text import listed
+from beamweaver.graph._text import listed, node_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,32 +47,37 @@ def mutations(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str,
     Returns:
         The keys in order; empty if all is as it was.
     """
-    if len(before) == len(after):
-        for key, value in before.items():
-            if after.get(key, _GONE) is not value:
-                break
-        else:
-            return ()
+    # A view begins as a copy, so as long as nobody touches it its order is that of the original too.
+    if (
+        len(before) == len(after)
+        and all(map(is_, before.values(), after.values()))
+        and all(map(is_, before, after))
+    ):
+        return ()
     keys = dict.fromkeys((*before, *after))
     return tuple(key for key in keys if before.get(key, _GONE) is not after.get(key, _GONE))
 
 
-def state_mutated(node: str, places: Iterable[str]) -> StateMutated:
-    """The error of a node that changed its state.
+def state_mutated(node: str, places: Iterable[str], *, router: str = "") -> StateMutated:
+    """The error of a node, or of a router after it, that changed its state.
 
     Args:
         node: The node.
         places: Keys of `mutations`, or paths of `Watch.changes`.
+        router: The router, if one did it.
     """
     found = tuple(places)
+    who = f"router {router!r} after {node_text(node)}" if router else f"node {node!r}"
     if found[0].startswith("["):
         where = ", ".join(f"state{path}" for path in found)
         cure = 'return a new value, such as {"log": [*state["log"], item]}, or use a reducer'
     else:
         where = f"the key {found[0]!r}" if len(found) == 1 else f"the keys {listed(found)}"
         cure = f'return an update, such as {{"{found[0]}": ...}}'
+    if router:
+        cure = "let a node do it"
     return StateMutated(
-        f"node {node!r} changed {where} of the state that it was given, in place. State is shared, so "
+        f"{who} changed {where} of the state that it was given, in place. State is shared, so "
         f"that change is lost or seen by others: {cure}",
         node=node,
         keys=found,

@@ -72,7 +72,8 @@ class CompileOptions(TypedDict, total=False):
         cache: Not supported.
         migrations: How threads of older versions become threads of this one, by the older version.
         on_failure: A function of `(failures, ctx)` that is called when a run has failed.
-        strict: Whether values that a node changed in place are found at any depth.
+        strict: Whether values that a node changed in place are found at any depth, at a cost that grows with
+            the state; None (default) for what the runtime says.
         allow_unreachable: Whether nodes that nothing names are no fault.
     """
 
@@ -87,5 +88,5 @@ class CompileOptions(TypedDict, total=False):
     cache: Any
     migrations: Mapping[int, Migration] | None
     on_failure: Callable[..., Any] | None
-    strict: bool
+    strict: bool | None
     allow_unreachable: bool

@@ -382,7 +382,7 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
                 node=node,
                 key=key,
             )
-        channel.check_value(value, node=node)
+        channel.check_value(value, node=node, sent=(who, target.name))
     if send.timeout is not None:
         try:
             seconds(send.timeout, f"the timeout of a Send to {send.node!r}")

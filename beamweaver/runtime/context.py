@@ -49,6 +49,8 @@ class Frame(msgspec.Struct, eq=False):
     codec: GraphCodec
     thread_id: str
     run_id: str
+    strict: bool = False
+    """Whether changes inside of values are looked for too."""
 
 
 class Asks(BaseException):
@@ -127,7 +129,7 @@ class Context:
         return self._frame.hub is hub
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Any:
         """The state that the node was given."""
         return self._attempt.view
 

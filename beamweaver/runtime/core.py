@@ -68,6 +68,7 @@ class Core:
         system: An actor system to run in (for tests: a simulated one); by default one of its own.
         seed: For ids and jitter in tests.
         takeover: `"force"` takes the store from a living owner.
+        strict: Whether changes inside of values are looked for, in graphs that do not say.
 
     Raises:
         StoreOwned: Another process or runtime owns the store.
@@ -87,6 +88,7 @@ class Core:
         seed: int | None = None,
         fault: Any = None,
         takeover: Literal["force"] | None = None,
+        strict: bool = False,
     ) -> None:
         self.store = store
         self._max_restarts = max_restarts
@@ -109,6 +111,7 @@ class Core:
                 seed=seed,
             )
             self.hub.fault = fault
+            self.hub.strict = strict
             self.hub.codec.on_large = LargeValues(self.hub)
             self._lock = threading.Lock()
             self._pid = os.getpid()
@@ -181,9 +184,10 @@ class Core:
         if self.hub.recovery is not None:
             self.hub.recovery.put(AGAIN)
 
-    def take_over(self, recover: str, limits: Limits) -> None:
+    def take_over(self, recover: str, limits: Limits, *, strict: bool) -> None:
         """A public runtime takes a private one's place: its rules hold from now on."""
         self.hub.recover = recover
+        self.hub.strict = strict
         self.hub.limits = self.hub.table.limits = limits
         self.recover_again()
 

@@ -4,34 +4,51 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.engine.merge import UNSTORED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.checkpoint.codec import ChannelCodec
-    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.checkpoint.codec import ChannelCodec, Codec
+    from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.runtime.hub import Hub
 
 __all__ = ["GraphCodec", "ThreadEnv"]
 
 
 class GraphCodec:
-    """The encoding of a graph's channels: one plan a channel, made once."""
+    """The encoding of a graph's channels: one plan a channel, made once.
 
-    __slots__ = ("_any", "_codec", "_encoders", "_plans")
+    Values that no store keeps are encoded as nothing.
+    """
 
-    def __init__(self, codec: Any, graph: CompiledGraph) -> None:
+    __slots__ = ("_any", "_codec", "_encoders", "_nodes", "_plans", "copy")
+
+    def __init__(self, codec: Codec, graph: CompiledGraph, node: NodeSpec | None = None) -> None:
+        """Of a graph; with a node, of what is sent to that one, whose own schema has types for it."""
+        channels = graph.channels if node is None else {**graph.channels, **(node.inputs or {})}
+        nodes = graph.nodes.values() if node is None else ()
+        self._nodes = {n.name: GraphCodec(codec, graph, n) for n in nodes if n.inputs is not None}
         self._codec = codec
+        self.copy = codec.copy
         self._plans: dict[str, ChannelCodec] = {
-            name: codec.plan(channel.type) for name, channel in graph.channels.items()
+            name: codec.plan(channel.type) for name, channel in channels.items() if channel.stored
         }
         self._any: Callable[..., bytes] = codec.encode
         self._encoders: dict[str, Callable[..., bytes]] = {
             name: plan.encode for name, plan in self._plans.items()
         }
+        for name, channel in channels.items():
+            if not channel.stored:
+                self._encoders[name] = _as_nothing
 
     def encoder(self, channel: str) -> Callable[[Any], bytes]:
         """What encodes the values of a channel."""
         return self._encoders.get(channel, self._any)
+
+    def to(self, node: str) -> GraphCodec:
+        """The encoding of what a `Send` brings to a node."""
+        return self._nodes.get(node, self)
 
     def encode(self, channel: str, value: Any) -> bytes:
         """A channel's value as bytes; messages call it by the channel's name."""
@@ -42,6 +59,14 @@ class GraphCodec:
         plan = self._plans.get(channel)
         return self._codec.decode(data) if plan is None else plan.decode(data)
 
+    def decode_sent(self, node: str, key: str, data: bytes) -> Any:
+        """From its bytes a value that a `Send` brings to a node."""
+        return self.to(node).decode(key, data)
+
+
+def _as_nothing(_value: object, _path: str = "") -> bytes:
+    return UNSTORED
+
 
 class ThreadEnv:
     """`beamweaver.engine.Env` for the actor of one thread."""
@@ -50,7 +75,9 @@ class ThreadEnv:
         "_codec",
         "_hub",
         "_time",
+        "copy",
         "decode",
+        "decode_sent",
         "encode",
         "epoch",
         "incarnation",
@@ -68,6 +95,8 @@ class ThreadEnv:
         self.keeps = hub.keeps
         self.encode = codec.encode
         self.decode = codec.decode
+        self.decode_sent = codec.decode_sent
+        self.copy = codec.copy
 
     @property
     def publishing(self) -> bool:

@@ -53,6 +53,9 @@ class Hands(Actor):
         """Their timeouts, which run from that moment on."""
         self._crowd = _ATTACHED
         self._reload = False
+        """Whether an abandoned body may still change shared values."""
+        self._tainted = False
+        """Whether a body that gave no result may have changed shared values in place."""
         self._fed = False
         """Whether the machine was told something and has not advanced since."""
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -83,6 +86,7 @@ class Hands(Actor):
     def _fail(self, machine: Machine, token: Any, failure: Failure) -> None:
         self._fed = True
         if isinstance(token, fx.Attempt):
+            self._tainted = True
             machine.failed(token, failure)
         else:
             machine.routing_failed(token, failure)
@@ -155,8 +159,10 @@ class Hands(Actor):
         assert row is not None, "what runs has a run"
         run_id = row.run.names[0]
         if frame is None or frame.run_id != run_id or frame.graph is not machine.graph:
-            codec = self._hub.codec_of(machine.graph)
-            frame = self._frame = Frame(self._hub, machine.graph, codec, self.thread_id, run_id)
+            hub, graph = self._hub, machine.graph
+            strict = hub.strict if graph.strict is None else graph.strict
+            codec = hub.codec_of(graph)
+            frame = self._frame = Frame(hub, graph, codec, self.thread_id, run_id, strict)
         return frame
 
     def _start_transition(self, effect: fx.StartTransition) -> None:
@@ -182,6 +188,7 @@ class Hands(Actor):
                 self._lose(attempt)
             return
         self._ending[key] = attempt
+        self._tainted = True
         if effect.wait:
             self._awaited.add(attempt)
 

@@ -51,6 +51,7 @@ class Hub:
         full: Why the store took no more at the last try, or None.
         fatal: What ends the runtime, whatever its restart budget, or None.
         draining: Whether new calls are refused.
+        strict: Whether changes inside of values are looked for, in graphs that do not say.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Hub:
         self.marking: dict[str, Future[Any]] = {}
         """Threads whose quarantine is on its way to the store."""
         self.draining = False
+        self.strict = False
         self.fault: Callable[[str, str], None] | None = None
         """For tests: called with the name of each point that is reached, and the thread if one reached it."""
         self.full: StoreFull | None = None

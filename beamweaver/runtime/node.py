@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from beamweaver.engine.effects import Attempt
 from beamweaver.engine.failures import describe
 from beamweaver.engine.plan import Route
 from beamweaver.engine.state import Planned, Result, Write
-from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
+from beamweaver.errors import InvalidUpdate, RouterFailed, SerializationError, StateMutated
 from beamweaver.graph.compiled import NodeSpec
+from beamweaver.graph.mutations import state_mutated
 from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
+from beamweaver.runtime.views import changes, give
 from beamweaver.types import seconds
 from supervisors import TaskActor
 from supervisors.kill import Killed, shield
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import Branch
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
+    from beamweaver.runtime.views import Given
     from beamweaver.types import Failure, Send
 
 __all__ = ["NodeActor", "RouterActor", "Routing", "run_async", "to_result"]
@@ -50,10 +53,9 @@ class NodeActor(TaskActor):
         context = Context(frame, attempt, self)
         _current.set(context)  # a task has context variables of its own
         try:
+            given = give(frame, attempt)
             returned = call_node(attempt.node, attempt.view, context)
-            context.check_returned()
-            answer = normalize(frame.graph, attempt.node, returned)
-            return to_result(frame.codec, answer, attempt.node.name)
+            return _judged(frame, attempt, context, given, returned)
         except Killed:
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
@@ -63,6 +65,22 @@ class NodeActor(TaskActor):
         """Send a message to the actor of the thread, from the body."""
         with shield():
             self.owner.put(message)
+
+
+def _judged(
+    frame: Frame, attempt: Attempt, context: Context, given: Given, returned: object
+) -> Result:
+    """The result of a body that returned.
+
+    Raises:
+        InvalidUpdate and others: It is none.
+    """
+    context.check_returned()
+    changed = changes(attempt.view, given)
+    if changed:
+        raise state_mutated(attempt.node.name, changed)
+    answer = normalize(frame.graph, attempt.node, returned)
+    return to_result(frame.codec, answer, attempt.node.name)
 
 
 def _ended_by(
@@ -91,10 +109,9 @@ async def run_async(
     context = Context(frame, attempt, body, awaits=True)
     _current.set(context)  # a coroutine has context variables of its own
     try:
+        given = give(frame, attempt)
         returned = await call_node(attempt.node, attempt.view, context)
-        context.check_returned()
-        answer = normalize(frame.graph, attempt.node, returned)
-        return to_result(frame.codec, answer, attempt.node.name)
+        return _judged(frame, attempt, context, given, returned)
     except BaseException as error:  # a node is user code; SystemExit ends only itself
         if gives_up(error):
             raise
@@ -122,9 +139,11 @@ class Routing:
         try:
             for task, branch in self._transition.routers:
                 node = task.node
-                view, context = self._seen(task)
+                attempt, context = self._attempt(task)
+                given = give(self._frame, attempt)
                 _current.set(context)
-                self._take(routes, task, branch, call_router(branch, view, context))
+                returned = call_router(branch, attempt.view, context)
+                self._take(routes, attempt, branch, given, returned)
         except Killed:
             raise
         except Asks:
@@ -140,12 +159,13 @@ class Routing:
         try:
             for task, branch in self._transition.routers:
                 node = task.node
-                view, context = self._seen(task)
+                attempt, context = self._attempt(task)
+                given = give(self._frame, attempt)
                 _current.set(context)
-                returned = call_router(branch, view, context)
+                returned = call_router(branch, attempt.view, context)
                 if branch.is_async:
                     returned = await returned
-                self._take(routes, task, branch, returned)
+                self._take(routes, attempt, branch, given, returned)
         except Asks:
             return describe(_asked_in_a_router(node), node, "", 1)
         except BaseException as error:  # a router is user code
@@ -154,21 +174,29 @@ class Routing:
             return describe(_as_router_failure(error, node), node, "", 1)
         return routes
 
-    def _seen(self, task: Task) -> tuple[dict[str, Any], Context]:
+    def _attempt(self, task: Task) -> tuple[Attempt, Context]:
         transition = self._transition
-        view = dict(transition.view)
-        node = self._frame.graph.nodes.get(task.node) or NodeSpec(
-            name=task.node, index=-1, fn=_no_body
-        )
-        attempt = Attempt(task, node, transition.branch, transition.step, view, transition.timeout)
-        return view, Context(self._frame, attempt)
+        node = self._frame.graph.nodes.get(task.node)
+        # Routers see the whole state, in the form of the graph's own schema.
+        seer = NodeSpec(name=task.node, index=-1 if node is None else node.index, fn=_no_body)
+        view, limit = transition.view, transition.timeout
+        attempt = Attempt(task, seer, transition.branch, transition.step, view, limit)
+        return attempt, Context(self._frame, attempt)
 
     def _take(
-        self, routes: dict[int, list[Route]], task: Task, branch: Branch, returned: object
+        self,
+        routes: dict[int, list[Route]],
+        attempt: Attempt,
+        branch: Branch,
+        given: Given,
+        returned: object,
     ) -> None:
+        changed = changes(attempt.view, given)
+        if changed:
+            raise state_mutated(branch.source, changed, router=branch.name)
         targets, sends = normalize_routing(self._frame.graph, branch, returned)
         route = Route(targets, planned(self._frame.codec, sends, branch.name))
-        routes.setdefault(task.position, []).append(route)
+        routes.setdefault(attempt.position, []).append(route)
 
 
 class RouterActor(TaskActor):
@@ -198,7 +226,7 @@ def _asked_in_a_router(node: str) -> RouterFailed:
 
 
 def _as_router_failure(error: BaseException, node: str) -> BaseException:
-    if isinstance(error, UnknownTarget | SerializationError):
+    if isinstance(error, InvalidUpdate | SerializationError | StateMutated):
         return error
     failure = RouterFailed(
         f"a router after {node!r} raised {type(error).__name__}: {error}; the step's results are "
@@ -232,9 +260,11 @@ def planned(codec: GraphCodec, sends: tuple[Send, ...], node: str) -> tuple[Plan
     for send in sends:
         update = dict(send.update)
         try:
-            data = {key: codec.encode(key, value) for key, value in update.items()}
+            encode = codec.to(send.node).encode
+            encoded = {key: encode(key, value) for key, value in update.items()}
         except SerializationError as error:
             raise _named(error, node, f"Send to {send.node}") from error.__cause__
+        data = {key: found for key, found in encoded.items() if found}
         made.append(Planned(send.node, update, data, seconds(send.timeout, "Send timeout")))
     return tuple(made)
 

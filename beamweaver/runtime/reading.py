@@ -9,7 +9,8 @@ from beamweaver.engine.answers import interrupts_of
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
-from beamweaver.errors import InvalidCall, WrongGraph
+from beamweaver.engine.rows import values_of
+from beamweaver.errors import InvalidCall, InvalidUpdate, WrongGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.types import START, Completed, TaskView, ThreadState
@@ -45,6 +46,8 @@ class ReadEnv:
     def __init__(self, codec: Any, plans: GraphCodec) -> None:
         self.encode = plans.encode
         self.decode = plans.decode
+        self.decode_sent = plans.decode_sent
+        self.copy = plans.copy
         self.encode_any = codec.encode
         self.decode_any = codec.decode
 
@@ -142,14 +145,14 @@ def snapshot(
     graph: CompiledGraph, image: ThreadImage, state: RunState, env: ReadEnv, *, raw: bool
 ) -> ThreadState:
     """A folded image as people see it; a raw one is an older checkpoint by itself."""
-    values, merge_error = head_values(graph, state.values, state.step)
+    values, merge_error = _values(graph, state)
     tasks = tuple(_view(state, task) for task in state.step.tasks if task.node != START)
     row = image.row
     record = image.checkpoint
     step = record.checkpoint
     assert step is not None, "an image begins at a checkpoint"
     return ThreadState(
-        values=dict(values),
+        values=values,
         next=_next(state),
         tasks=tasks,
         interrupts=tuple(i for task in tasks for i in task.interrupts),
@@ -169,6 +172,18 @@ def snapshot(
         status=row.status,
         merge_error=merge_error,
     )
+
+
+def _values(graph: CompiledGraph, state: RunState) -> tuple[Any, str | None]:
+    """The state in the form of the schema, and why its results do not merge.
+
+    What a class refuses is shown as a dict: nothing keeps people from seeing what is there.
+    """
+    values, merge_error = head_values(graph, state.values, state.step)
+    try:
+        return graph.shape.make(values), merge_error
+    except InvalidUpdate as error:
+        return dict(values), merge_error or (error.message if state.values else None)
 
 
 def _next(state: RunState) -> tuple[str, ...]:
@@ -212,11 +227,11 @@ def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Compl
         return None
     graph = hub.graph(image.row.graph)
     plans = hub.codec_of(graph)
-    values = {name: plans.decode(name, data) for name, data in image.values.items()}
+    values = values_of(image.values, plans)
     checkpoint = image.checkpoint.checkpoint
     assert checkpoint is not None, "an image begins at a checkpoint"
     return Completed(
-        state=with_initial(graph, values),
+        state=graph.output(with_initial(graph, values)),
         thread_id=thread_id,
         run_id=call.run_id,
         checkpoint_id=checkpoint_id(checkpoint.branch, seq),

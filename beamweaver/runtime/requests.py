@@ -9,12 +9,14 @@ import msgspec
 
 from beamweaver.engine.calls import Call, CallKind, Prepared
 from beamweaver.errors import InvalidCall, InvalidThreadId, InvalidUpdate, SerializationError
+from beamweaver.graph.copies import unshared
 from beamweaver.graph.updates import normalize_input
 from beamweaver.runtime.node import to_result
 from beamweaver.runtime.options import choice, rerun_of, run_options
 from beamweaver.types import Cancel, Command, Continue, Invoke, Resume
 
 if TYPE_CHECKING:
+    from beamweaver.engine.state import Result
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
     from beamweaver.runtime.env import GraphCodec
@@ -228,12 +230,23 @@ def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) ->
         raise InvalidUpdate("the input gives one key twice; give each key once")
     digest = hub.codec.digest(
         {
-            "writes": {channel: value for channel, value, _over in answer.writes},
+            "writes": {write.channel: write.value for write in result.writes if write.data},
             "goto": list(answer.goto or ()),
-            "sends": [[send.node, dict(send.update)] for send in answer.sends],
+            "sends": [[send.node, {k: send.update[k] for k in send.data}] for send in result.sends],
         }
     )
+    _own_values(result, codec)
     return Prepared(result.writes, digest, result.goto, result.sends)
+
+
+def _own_values(result: Result, codec: GraphCodec) -> None:
+    """Take values of our own, which the caller cannot change any more."""
+    for write in result.writes:
+        if write.data:
+            write.value = unshared(write.value, codec.copy)
+    for send in result.sends:
+        for key in send.data:
+            send.update[key] = unshared(send.update[key], codec.copy)
 
 
 def _run_id(run_id: object, limits: Limits) -> str:

@@ -51,6 +51,8 @@ class Runtime(KeptThreads):
         takeover: `"force"` takes the store from a living process when the wait is over: its next write is
             refused as a whole, and what it has acknowledged stays. Its nodes run on until then, and may act
             beside those of this runtime. A runtime of this process is not forced: close it.
+        strict: Whether state that a node changed in place is found at any depth (`StateMutated`), in graphs
+            that do not say. It costs the more the larger the state is; meant for tests.
         system: An actor system to run in, such as a simulated one; by default one of its own.
         seed: For ids and jitter, in tests.
         fault: For tests: called with the name of each fault point that is reached, and its thread or "".
@@ -87,6 +89,7 @@ class Runtime(KeptThreads):
         max_seconds: float = 5.0,
         wait: float = 0.0,
         takeover: Literal["force"] | None = None,
+        strict: bool = False,
         system: ActorSystem | None = None,
         seed: int | None = None,
         fault: Callable[[str, str], None] | None = None,
@@ -99,6 +102,8 @@ class Runtime(KeptThreads):
             )
         if not isinstance(max_workers, int) or max_workers < 1:
             raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
+        if not isinstance(strict, bool):
+            raise InvalidCall(f"strict is {strict!r}; give True or False")
         self._owns_store = not isinstance(store, Checkpointer)
         self._store = store if isinstance(store, Checkpointer) else LMDBCheckpointer(store)
         self._graphs = tuple(graphs)
@@ -114,6 +119,7 @@ class Runtime(KeptThreads):
             "max_workers": max_workers,
             "max_restarts": max_restarts,
             "max_seconds": max_seconds,
+            "strict": strict,
             "system": system,
             "seed": seed,
             "fault": fault,
@@ -136,7 +142,8 @@ class Runtime(KeptThreads):
         for graph in self._graphs:
             core.hub.register(graph)
         if taken_over:
-            core.take_over(self._recover, self._options["limits"])
+            options = self._options
+            core.take_over(self._recover, options["limits"], strict=options["strict"])
         else:
             try:
                 core.start()

@@ -274,6 +274,7 @@ class ThreadActor(Hands):
         if kind is Result:
             machine.succeeded(token, value)
         elif kind is tuple:
+            self._tainted = True
             machine.asked(token, *value)
         elif kind is dict:
             machine.routed(token, value)
@@ -282,6 +283,8 @@ class ThreadActor(Hands):
 
     def _fired(self, fired: msg.Fired) -> None:
         if fired.key is not _ROOM:
+            if self._tainted and self._machine is not None and fired.key[0] == "retry":
+                self._read_again(self._machine)
             self._feed(lambda machine: machine.fired(fired.key))
         elif self._machine is None:
             self._still = False
@@ -350,6 +353,9 @@ class ThreadActor(Hands):
             self._rest()
             return
         if self._reload and machine.in_flight is None:
+            self._reload = False
+            self._read_again(machine)
+        if self._tainted and machine.settled:
             self._read_again(machine)
         if self._hub.draining:
             machine.drain()
@@ -360,8 +366,8 @@ class ThreadActor(Hands):
             self._rest()
 
     def _read_again(self, machine: Machine) -> None:
-        """An abandoned body may still change shared values: take those of the store instead."""
-        self._reload = False
+        """Bodies may have changed shared values: whoever is next sees those of the store instead."""
+        self._tainted = False
         image = self._hub.store.load(self.thread_id)
         if image is not None:
             machine.replace_state(fold(image, machine.env))

@@ -24,7 +24,7 @@ from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route
-from beamweaver.engine.rows import sends_of, writes_of
+from beamweaver.engine.rows import sends_of, values_of, writes_of
 from beamweaver.engine.state import Planned, Question, Result, Write
 from beamweaver.errors import UnknownRun
 from beamweaver.graph.updates import (
@@ -217,7 +217,7 @@ class Driver:
         answer = normalize_input(self.graph, value)
         result = self.result_of(answer)
         shown = (
-            {c: v for c, v, _o in answer.writes},
+            {w.channel: w.value for w in result.writes if w.data},
             list(answer.goto or ()),
             [[s.node, dict(s.update)] for s in answer.sends],
         )
@@ -400,7 +400,7 @@ class Driver:
         if seq is None:
             return None, UnknownRun("no recorded outcome")
         image = self.store.load(self.thread_id, seq)
-        return {name: self.env.decode(name, data) for name, data in image.values.items()}, None
+        return values_of(image.values, self.env), None
 
     # Attempts -----------------------------------------------------------------------------------
 
@@ -422,6 +422,7 @@ class Driver:
 
     def _body(self, attempt: fx.Attempt) -> Any:
         try:
+            attempt.view = self.graph.view(attempt.view, attempt.node)
             returned = call_node(attempt.node, attempt.view, Ctx(self, attempt))
             if inspect.iscoroutine(returned):
                 returned = awaited(returned)
@@ -451,11 +452,16 @@ class Driver:
             Planned(
                 send.node,
                 dict(send.update),
-                {key: self.env.encode(key, value) for key, value in send.update.items()},
+                self._encoded(send),
                 send.timeout,
             )
             for send in sends
         )
+
+    def _encoded(self, send: Any) -> dict[str, bytes]:
+        encode = self.env.to(send.node).encode
+        found = {key: encode(key, value) for key, value in send.update.items()}
+        return {key: data for key, data in found.items() if data}
 
     # Actions ------------------------------------------------------------------------------------
 
@@ -485,7 +491,7 @@ class Driver:
         try:
             for task, branch in transition.routers:
                 node = task.node
-                returned = call_router(branch, dict(transition.view), None)
+                returned = call_router(branch, self.graph.view(transition.view), None)
                 targets, sends = normalize_routing(self.graph, branch, returned)
                 route = Route(targets, self._planned(sends))
                 routes.setdefault(task.position, []).append(route)

@@ -8,6 +8,7 @@ from beamweaver.engine import effects as fx
 from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question
 from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
+from beamweaver.runtime.env import GraphCodec
 
 if TYPE_CHECKING:
     from tests.engine.driver import Driver
@@ -77,7 +78,9 @@ class TestEnv:
         self.incarnation = next(driver.incarnations)
         self.limits = driver.limits
         self.publishing = driver.publishing
-        self._plans = {name: self._codec.plan(c.type) for name, c in driver.graph.channels.items()}
+        codec = GraphCodec(self._codec, driver.graph)
+        self.to, self.encode, self.decode = codec.to, codec.encode, codec.decode
+        self.decode_sent, self.copy = codec.decode_sent, codec.copy
         self.encode_any = self._codec.encode
         self.decode_any = self._codec.decode
 
@@ -89,14 +92,6 @@ class TestEnv:
 
     def new_id(self) -> str:
         return f"id{next(self._driver.ids)}"
-
-    def encode(self, channel: str, value: Any) -> bytes:
-        plan = self._plans.get(channel)
-        return self._codec.encode(value) if plan is None else plan.encode(value)
-
-    def decode(self, channel: str, data: bytes) -> Any:
-        plan = self._plans.get(channel)
-        return self._codec.decode(data) if plan is None else plan.decode(data)
 
 
 class Fixed:

@@ -179,9 +179,13 @@ class TestBreakpoints:
         ):
             self.build(interrupt_after="b")
 
-    def test_strict_is_on_or_off(self):
-        assert self.build(strict=True).strict
-        with pytest.raises(InvalidGraph, match="strict is 1; give True or False"):
+    def test_strict_is_on_or_off_or_as_the_runtime_says(self):
+        assert [self.build(strict=strict).strict for strict in (True, False, None)] == [
+            True,
+            False,
+            None,
+        ]
+        with pytest.raises(InvalidGraph, match="strict is 1; give True, False, or None"):
             self.build(strict=1)
 
 

@@ -117,7 +117,11 @@ class TestManaged:
         assert compiled().managed_values(1) == {"left": 1, "last": True}
 
     def test_a_view_has_them(self):
-        assert compiled().view({"n": 1}, remaining=2) == {"n": 1, "left": 2, "last": False}
+        graph = compiled()
+
+        seen = graph.view({"n": 1, **graph.managed_values(2)})
+
+        assert seen == {"n": 1, "left": 2, "last": False}
 
     def test_they_are_not_stored(self):
         assert not channel("left").stored

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Annotated, TypedDict
+from typing import TypedDict
 
 import pytest
 
 from beamweaver.errors import InvalidGraph
-from beamweaver.graph import (
-    Ephemeral,
-    Graph,
-    IsLastStep,
-    Migration,
-    Topic,
-    Untracked,
-    _not_yet,
-    not_supported_yet,
-)
+from beamweaver.graph import Graph, Migration, _not_yet, not_supported_yet
 from beamweaver.types import START
 
 
@@ -25,51 +15,20 @@ class State(TypedDict):
     n: int
 
 
-class Topics(TypedDict):
-    found: Annotated[list[str], Topic]
-
-
-class Signals(TypedDict):
-    signal: Annotated[str, Ephemeral]
-
-
-class Clients(TypedDict):
-    client: Annotated[object, Untracked]
-
-
-class Managed(TypedDict):
-    last: Annotated[bool, IsLastStep]
-
-
-@dataclasses.dataclass
-class Data:
-    n: int = 0
-
-
 def nothing(state):
     return None
 
 
-def one(schema=State, version=1, graph=None, **options):
-    return Graph(schema, name="g", version=version, **(graph or {})).add_node(
-        "a", nothing, **options
-    )
+def one(version=1, **options):
+    return Graph(State, name="g", version=version).add_node("a", nothing, **options)
 
 
 CHILD = one().add_edge(START, "a").compile()
 
 DECLARED = {
-    "class schema": lambda: one(Data),
-    "input_schema": lambda: one(graph={"input_schema": State}),
-    "output_schema": lambda: one(graph={"output_schema": State}),
-    "topic": lambda: one(Topics),
-    "ephemeral": lambda: one(Signals),
-    "untracked": lambda: one(Clients),
-    "managed": lambda: one(Managed),
     "guard": lambda: one().add_edge("a", "a", when=lambda state: False),
     "defer": lambda: one(defer=True),
     "error_handler": lambda: one(error_handler=lambda failure: None),
-    "node input_schema": lambda: one(input_schema=State),
     "subgraph": lambda: one().add_node("b", CHILD).add_edge("a", "b"),
     "isolation": lambda: one(isolation="process"),
     "cache": lambda: one(cache=object()),
@@ -85,7 +44,6 @@ OPTIONS = {
     "interrupt_after": {"interrupt_after": "*"},
     "on_failure": {"on_failure": lambda failures: None},
     "migrations": {"migrations": {1: Migration()}},
-    "strict": {"strict": True},
     "cache": {"cache": object()},
 }
 
@@ -144,7 +102,6 @@ def test_what_is_not_asked_for_is_not_refused():
             interrupt_after=[],
             on_failure=None,
             migrations={},
-            strict=False,
             cache=None,
         )
     )

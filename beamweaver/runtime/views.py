@@ -1,0 +1,60 @@
+"""What bodies are given of the state, and whether they have changed it in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from beamweaver.graph.copies import unshared
+from beamweaver.graph.mutations import mutations, watch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from beamweaver.engine.effects import Attempt
+    from beamweaver.graph.mutations import Watch
+    from beamweaver.graph.shapes import Shape
+    from beamweaver.runtime.context import Frame
+
+__all__ = ["Given", "changes", "give"]
+
+
+class _Guarded:
+    """A view that is more than a dict of all values, or that is watched at any depth."""
+
+    __slots__ = ("shape", "values", "watch")
+
+    def __init__(self, shape: Shape, view: Any, watching: Watch | None) -> None:
+        self.shape = shape
+        self.values = shape.read(view)
+        self.watch = watching
+
+
+Given: TypeAlias = "Mapping[str, Any] | _Guarded"
+"""What a body was given, to be compared with what it leaves."""
+
+
+def give(frame: Frame, attempt: Attempt) -> Given:
+    """Put in the place of an attempt's values what its body sees of them: a new dict or instance.
+
+    In strict mode the body has copies of the values, so that a change hits nobody, and is nobody else's.
+
+    Raises:
+        InvalidUpdate: The class of the schema refuses the values.
+    """
+    graph, node = frame.graph, attempt.node
+    values: dict[str, Any] = attempt.view
+    if frame.strict:
+        kept = graph.unstored  # live objects, which cannot be copied
+        values = {k: v if k in kept else unshared(v, frame.codec.copy) for k, v in values.items()}
+    attempt.view = view = graph.view(values, node)
+    if graph.plain and node.shape is None and not frame.strict:
+        return values
+    return _Guarded(graph.shape_of(node), view, watch(graph, values) if frame.strict else None)
+
+
+def changes(view: Any, given: Given) -> tuple[str, ...]:
+    """The keys that a body has set, added or deleted; in strict mode also the places inside of values."""
+    if not isinstance(given, _Guarded):
+        return mutations(given, view)
+    found = mutations(given.values, given.shape.read(view))
+    return found if found or given.watch is None else given.watch.changes()
