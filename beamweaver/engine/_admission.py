@@ -178,6 +178,8 @@ class Admissions(Ownership):
         assert call.input is not None, "a run starts with an input"
         now = self.env.now_us()
         old = state.row
+        if old is not None:
+            self._remember_names(old.run)
         run = RunRow(
             number=old.run.number + 1 if old is not None else 1,
             names=(call.run_id,),
@@ -197,6 +199,12 @@ class Admissions(Ownership):
             run=run,
             created_us=old.created_us if old is not None else now,
         )
+
+    def _remember_names(self, run: RunRow) -> None:
+        """A run gives way to the next: calls that wait here under one of its names are calls of that run."""
+        for call in (*self.calls, *self.queue):
+            if call.known_run is None and call.run_id in run.names:
+                call.known_run = run.number
 
     # The run that is there: it goes on ----------------------------------------------------------
 

@@ -46,6 +46,16 @@ class TestOrder:
         assert set(driver.reply_counts.values()) == {1}
         assert len(driver.reply_counts) == 5
 
+    def test_a_call_of_a_run_that_ends_before_its_turn_gets_that_runs_outcome(self):
+        driver = busy()
+        driver.send_invoke({"n": 10}, run_id="next")
+        driver.run(
+            until=lambda: driver.machine.in_flight is not None and driver.status == "complete"
+        )
+        call = driver.send_invoke({"n": 1}, run_id="R")
+        driver.run()
+        assert (driver.answer(call)["n"], driver.row.run.number) == (1, 2)
+
     def test_a_call_whose_caller_went_away_does_nothing(self):
         driver = busy()
         gone, there = driver.send_invoke({"n": 10}), driver.send_invoke({"n": 100})

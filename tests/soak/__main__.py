@@ -26,7 +26,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="stop after so many minutes")
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=None, help="stop after so many cases")
+    parser.add_argument("--seeds", metavar="A..B", help="the seeds from A to B, without B")
     options = parser.parse_args(argv)
+    if options.seeds:
+        first, _, last = options.seeds.partition("..")
+        options.seed, options.count = int(first), int(last) - int(first)
     soak = importlib.import_module(f"tests.soak.{options.name}")
     failures = soak.run(options.minutes, options.seed, options.count)
     print(f"{options.name}: {failures} failures")

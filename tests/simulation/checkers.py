@@ -1,0 +1,206 @@
+"""What must hold in every history; each checker says what is wrong at once, or at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from beamweaver.events import (
+    AttemptFailed,
+    RunEnded,
+    StepCommitted,
+    TaskAcknowledged,
+    TaskStarted,
+    ThreadQuarantined,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Process, World
+
+__all__ = ["Bodies", "Checkers", "answer_to"]
+
+
+def answer_to(question: Any) -> str:
+    """The one right answer to a question."""
+    return f"yes to {question}"
+
+
+class Bodies:
+    """Hears what the bodies of nodes do: who failed before, and what each question was answered."""
+
+    def __init__(self) -> None:
+        self.tried: set[tuple[str, str]] = set()
+        self.answers: dict[tuple[str, str, int], Any] = {}
+        self.wrong: list[str] = []
+        self.count = 0
+
+    def started(self, _ctx: Any) -> None:
+        """A body runs."""
+        self.count += 1
+
+    def first(self, ctx: Any) -> bool:
+        """Whether this is the first attempt of the task that ever came here."""
+        key = (ctx.thread_id, ctx.task_id)
+        if key in self.tried:
+            return False
+        self.tried.add(key)
+        return True
+
+    def answered(self, ctx: Any, number: int, value: Any) -> None:
+        """A question of the task has an answer: its own, and for ever the same."""
+        key = (ctx.thread_id, ctx.task_id, number)
+        if value != answer_to(f"{ctx.node}{number}"):
+            self.wrong.append(f"{key} of node {ctx.node} got the answer {value!r}")
+        before = self.answers.setdefault(key, value)
+        if before != value:
+            self.wrong.append(f"{key} was answered {before!r}, and now {value!r}")
+
+
+class _Reruns:
+    """Acknowledged work is never done again."""
+
+    def __init__(self) -> None:
+        self.acknowledged: set[tuple[str, str]] = set()
+        self.wrong: list[str] = []
+
+    def hear(self, event: Any, *, current: bool) -> None:
+        if type(event) is TaskAcknowledged:
+            self.acknowledged.add((event.thread_id, event.task_id))
+        elif type(event) is TaskStarted and current and self._is_done(event):
+            self.wrong.append(f"{event.thread_id}: {event.node} ran after its acknowledgement")
+
+    def _is_done(self, event: Any) -> bool:
+        return (event.thread_id, event.task_id) in self.acknowledged
+
+
+class _Timers:
+    """Another attempt comes not before it is due, and only after a failure."""
+
+    def __init__(self, *, steps: bool) -> None:
+        self.steps = steps
+        self.due: dict[tuple[str, str], float] = {}
+        self.failed: dict[tuple[str, str], int] = {}
+        self.wrong: list[str] = []
+
+    def hear(self, event: Any, now: float) -> None:
+        kind = type(event)
+        if kind is RunEnded and event.status != "drained":
+            for known in (self.due, self.failed):
+                for key in [key for key in known if key[0] == event.thread_id]:
+                    del known[key]
+        elif kind is AttemptFailed:
+            self.failed[event.thread_id, event.task_id] = event.attempt
+            if event.retry_in is not None:
+                self.due[event.thread_id, event.task_id] = now + event.retry_in
+        elif kind is TaskStarted:
+            self._started(event, now)
+
+    def _started(self, event: Any, now: float) -> None:
+        key = (event.thread_id, event.task_id)
+        due, failed = self.due.pop(key, 0.0), self.failed.get(key, 0)
+        counted = event.attempt > failed  # else the failure went with its process, or its actor
+        if counted and not self.steps and now < due - 1e-4:
+            self.wrong.append(f"{key} started {due - now:g} s too early")
+        if event.attempt > failed + 1:
+            self.wrong.append(f"{key}: attempt {event.attempt} of {event.node} started out of turn")
+
+
+class Checkers:
+    """All that is checked of one history."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.bodies = Bodies()
+        self.reruns = _Reruns()
+        self.timers = _Timers(steps="clock step" in world.config.weights)
+        self.wrong: list[str] = []
+        self.steps = 0
+
+    def listener(self, process: Process) -> Any:
+        """What hears the events of one process."""
+
+        def hear(event: Any) -> None:
+            current = process is self.world.process and not process.ends.dying
+            self.world.trace.note(process, event)
+            if type(event) is StepCommitted:
+                self.steps += 1
+            self.reruns.hear(event, current=current)
+            if current:
+                self.timers.hear(event, process.clock.time())
+            if type(event) is ThreadQuarantined:
+                self.wrong.append(f"{event.thread_id} was quarantined: {event.reason}")
+
+        return hear
+
+    def check(self) -> None:
+        """What must hold at any moment.
+
+        Raises:
+            AssertionError: It does not; the message has the seed.
+        """
+        found = [
+            *self.wrong,
+            *self.bodies.wrong,
+            *self.reruns.wrong,
+            *self.timers.wrong,
+            *self.world.disk.stale,
+            *(
+                f"asked again: {id_}"
+                for client in self.world.clients.values()
+                for id_ in client.asked_again
+            ),
+        ]
+        assert not found, f"{self.world.config.seed=}: {found[:3]}"
+
+    def check_end(self) -> None:
+        """What must hold when all clients have what they want and faults have stopped."""
+        self.check()
+        for thread_id in self.world.threads:
+            self._history(thread_id)
+            self._values(thread_id)
+
+    def _values(self, thread_id: str) -> None:
+        world = self.world
+        where = f"{world.config.seed=}, {thread_id}"
+        state = world.process.runtime.get_state(thread_id)
+        image = world.process.store.load(thread_id)
+        assert state is not None, f"{where}: it is lost"
+        assert image is not None, f"{where}: it is lost"
+        assert state.status == "complete", f"{where}: it is {state.status}"
+        client = world.clients[thread_id]
+        model = world.plan.model()
+        for _run in range(image.row.run.number):
+            model.run({}, world.plan.body)
+        log, labels = state.values["log"], client.labels
+        for label in labels:
+            count = log.count(label)
+            low = 1 if label in client.accepted else 0
+            assert low <= count <= 1, f"{where}: input {label!r} took effect {count} times"
+        assert image.inbox == (), f"{where}: messages are left"
+        rest = [entry for entry in log if entry not in labels]
+        assert Counter(rest) == Counter(model.values["log"]), (
+            f"{where}: {rest} is not {model.values['log']}"
+        )
+        if not client.amended:
+            assert rest == model.values["log"], f"{where}: {rest} is not in the order of the model"
+        assert state.values["sums"] == model.values["sums"], f"{where}: {state.values['sums']}"
+
+    def _history(self, thread_id: str) -> None:
+        """A branch is one line: each checkpoint follows the one before it, and no step is planned twice."""
+        seen: dict[str, tuple[int, int]] = {}  # branch -> step and parent of the checkpoint after
+        for image in self.world.process.store.history(thread_id, values=False):
+            point = image.checkpoint.checkpoint
+            assert point is not None, (
+                f"{self.world.config.seed=}, {thread_id}: a page without checkpoint"
+            )
+            after = seen.get(point.branch)
+            where = f"{self.world.config.seed=}, {thread_id}, checkpoint {image.checkpoint.seq}"
+            if after is not None:
+                step, parent = after
+                assert point.step < step or (point.step == step and point.source == "input"), (
+                    f"{where}: step {point.step} before step {step}"
+                )
+                follows = parent == image.checkpoint.seq
+                pruned = "prune" in self.world.config.weights and parent > image.checkpoint.seq
+                assert follows or pruned, f"{where}: the next one follows {parent}"
+            seen[point.branch] = (point.step, point.parent)

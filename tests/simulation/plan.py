@@ -1,0 +1,136 @@
+"""The graph of a simulated history: drawn as in the engine's tests, for the runtime and for the model.
+
+What a node writes depends on its input alone, and where a router leads on the number of rounds alone; so a
+history ends as the model says, whatever disturbs it. How often a node fails and asks is its mood.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from beamweaver import END, Command, Graph, RetryPolicy, Send
+from tests.engine.generator import LOOPS, Flaky, Node, Plan, State
+from tests.model import Return, Shape, Task, Thread
+
+if TYPE_CHECKING:
+    from tests.simulation.checkers import Bodies
+
+__all__ = ["SimPlan"]
+
+RETRY_DELAY = 1.0
+QUESTIONS = {"asks": 2, "asks keyed": 1}
+
+
+class SimPlan:
+    """A drawn graph.
+
+    Args:
+        seed: What it is drawn from.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.plan = Plan(seed)
+        self.nodes = {node.name: node for node in self.plan.nodes}
+
+    # For the runtime ----------------------------------------------------------------------------
+
+    def compile(self, bodies: Bodies, **options: Any) -> Any:
+        """The graph; `bodies` hears what its nodes do."""
+        graph = Graph(State, name="g")
+        for node in self.nodes.values():
+            retry = None
+            if node.mood == "retried":
+                retry = RetryPolicy(max_attempts=50, retry_on="any", initial_delay=RETRY_DELAY)
+            graph.add_node(node.name, self._body(node, bodies), retry=retry)
+        for source, target in self.plan.edges:
+            graph.add_edge(source, target)
+        for sources, target in self.plan.joins:
+            graph.add_edge(sources, target)
+        for source, names, sends in self.plan.routers:
+            graph.add_conditional_edges(source, _router(source, names, sends=sends))
+        if self.plan.loop is not None:
+            graph.add_conditional_edges(self.plan.loop[0], _looper(self.plan.loop[1]))
+        return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
+
+    def _body(self, node: Node, bodies: Bodies) -> Any:
+        def body(state: Any, ctx: Any) -> Any:
+            bodies.started(ctx)
+            if node.mood in ("fails", "retried") and bodies.first(ctx):
+                raise Flaky(node.name)
+            for number in range(QUESTIONS.get(node.mood, 0)):
+                key = "k" if node.mood == "asks keyed" else None
+                bodies.answered(ctx, number, ctx.interrupt(f"{node.name}{number}", key=key))
+            given = self.given(node, state)
+            update = {key: value for key, value, _overwrites in given.writes}
+            sends = [Send(name, overlay) for name, overlay in given.sends]
+            if given.goto is not None:
+                return Command(update=update, goto=[*given.goto, *sends])
+            return [update, *sends] if update else sends or None
+
+        return body
+
+    # For the model ------------------------------------------------------------------------------
+
+    def model(self) -> Thread:
+        """A thread of the model."""
+        routers: list[Any] = [
+            (source, _model_router(_router(source, names, sends=sends)))
+            for source, names, sends in self.plan.routers
+        ]
+        if self.plan.loop is not None:
+            routers.append((self.plan.loop[0], _model_router(_looper(self.plan.loop[1]))))
+        return Thread(
+            Shape(
+                nodes=list(self.nodes),
+                edges=[pair for pair in self.plan.edges if pair[1] != END],
+                joins=[(tuple(sources), target) for sources, target in self.plan.joins],
+                routers=routers,
+                reducers={"log": list.__add__, "sums": dict.__or__, "rounds": int.__add__},
+                initial={"log": [], "sums": {}, "rounds": 0},
+            )
+        )
+
+    def body(self, task: Task, view: dict[str, Any]) -> Return:
+        """What a task of the model gives."""
+        return self.given(self.nodes[task.node], view)
+
+    def given(self, node: Node, state: Any) -> Return:
+        """What a node gives for what it sees."""
+        goto = [node.goto] if node.goto else None
+        if node.silent:
+            return Return(goto=goto)
+        writes = [("log", [f"{node.name}{state.get('last', '')}"], False)]
+        writes.append(("sums", {node.name: len(node.name)}, False))
+        if node.loops:
+            writes.append(("rounds", 1, False))
+        sends = [("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
+        return Return(writes, goto, sends)
+
+
+def _router(source: str, names: list[str], *, sends: bool) -> Any:
+    def router(state: Any) -> Any:
+        pick = (state.get("rounds", 0) + len(source)) % (len(names) + 1)
+        if pick == len(names):
+            return END
+        if sends:
+            return [names[pick], Send("worker", {"last": f"<router {source}"})]
+        return names[pick]
+
+    return router
+
+
+def _looper(target: str) -> Any:
+    def looper(state: Any) -> Any:
+        return target if state.get("rounds", 0) % LOOPS else END
+
+    return looper
+
+
+def _model_router(router: Any) -> Any:
+    def route(values: dict[str, Any]) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
+        chosen = router(values)
+        parts = chosen if isinstance(chosen, list) else [chosen]
+        targets = [part for part in parts if isinstance(part, str) and part != END]
+        return targets, [(p.node, dict(p.update)) for p in parts if isinstance(p, Send)]
+
+    return route
