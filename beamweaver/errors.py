@@ -331,7 +331,7 @@ class ReducerFailed(RunFailed):
 
 
 class RouterFailed(RunFailed):
-    """A router raised after a step was merged; the step's results are kept."""
+    """A router or guard raised after a step was merged; the step's results are kept."""
 
     code = "router_failed"
 

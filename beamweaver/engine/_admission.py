@@ -23,7 +23,7 @@ from beamweaver.engine.calls import (
 from beamweaver.engine.effects import Admitted, ReplyRecorded
 from beamweaver.engine.merge import Merged, merge
 from beamweaver.engine.options import continued, joined
-from beamweaver.engine.plan import branches_to_take, plan
+from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import Amendment, OpenStep, Result, Task
 from beamweaver.errors import BeamWeaverError, CallRefused, InvalidCall
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.checkpoint.records import Checkpoint, StatusName
     from beamweaver.engine.calls import Prepared
+    from beamweaver.engine.plan import Routes
 
 __all__ = ["Admissions"]
 
@@ -99,18 +100,20 @@ class Admissions(Ownership):
         prepared = call.input
         assert prepared is not None, "a run starts with an input"
         state = self.state
-        before = state.step, state.joins, state.branch
+        before = state.step, state.joins, state.deferred, state.spent, state.branch
         state.branch = state.branch or self.env.new_id()
-        state.step, state.joins = OpenStep(number, [_start_task(prepared)]), {}
+        state.step = OpenStep(number, [_start_task(prepared)])
+        state.joins, state.deferred, state.spent = {}, (), {}
+        exits = exits_of(self.graph, state.step)
         try:
-            if branches_to_take(self.graph, state.step):
+            if must_ask(exits, {}):
                 # The entry is a step whose only task is the input: its routers run as its transition.
                 self._merge_input()
                 self._admit_entry(call, source)
             else:
-                self._admit_run(call, source)
+                self._admit_run(call, source, unasked(exits, {}) if exits else None)
         except BeamWeaverError:
-            state.step, state.joins, state.branch = before
+            state.step, state.joins, state.deferred, state.spent, state.branch = before
             raise
 
     def _merge_input(self) -> Merged:
@@ -130,27 +133,26 @@ class Admissions(Ownership):
         state = self.state
         start = state.step
         row = self._admitted_row(call, "running")
-        self.apply_step(Merged(state.values, {}), {}, start.tasks, {}, 0)
+        self.apply_step(Merged(state.values, {}), {}, Next(start.tasks, {}), 0)
         state.step = start
         checkpoint = self.checkpoint(source, start.number, {}, row.run)
         self._commit_admission(call, checkpoint, row, (finished_row(start.tasks[0]),))
 
-    def _admit_run(self, call: Call, source: str) -> None:
+    def _admit_run(self, call: Call, source: str, routes: Routes | None) -> None:
         state = self.state
         number = state.step.number
         merged = self._merge_input()
         writes = self.encoded(merged)
-        tasks, joins = plan(self.graph, state, {})
-        self.check_size(tasks)
-        row = self._admitted_row(call, "running" if tasks else "complete")
-        self.apply_step(merged, writes, tasks, joins, 0)
+        following = plan(self.graph, state, routes)
+        self.check_size(following)
+        row = self._admitted_row(call, "running" if following.tasks else "complete")
+        self.apply_step(merged, writes, following, 0)
         checkpoint = self.checkpoint(source, number, writes, row.run)
         self._commit_admission(call, checkpoint, row, ())
 
     def _commit_admission(
         self, call: Call, checkpoint: Checkpoint, row: ThreadRow, entries: tuple[Entry, ...]
     ) -> None:
-        self.warnings = ()
         ended = None
         if row.status == "complete":
             ended = (row.run.number, self.state.checkpoint_seq)

@@ -311,7 +311,7 @@ class Attempts(Core):
         unfinished = [task.node for task in self.state.step.tasks if task.result is None]
         error = cls(
             f"{what} {number} of thread {self.state.thread_id!r} took longer than "
-            f"its {what}_timeout of {limit:g} s; unfinished: {_listed(unfinished) or 'routers'}"
+            f"its {what}_timeout of {limit:g} s; unfinished: {_listed(unfinished) or 'routers and guards'}"
         )
         self.halt(Stop("failed", describe(error, "", "", 1)), wait=False)
 

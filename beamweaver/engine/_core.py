@@ -81,8 +81,7 @@ class Core:
         self.merged: Merged | None = None
         """The merged state of a step that is done, while it is not committed."""
         self.routes: Routes | Failure | None = None
-        """What the routers of that step chose, or how they failed."""
-        self.warnings: tuple[str, ...] = ()
+        """What the routers and guards of that step chose, or how they failed."""
         self._unsaved: list[Task | Noted] = []
         """Tasks with a result or a due time that is in no commit yet, and notes of attempts."""
         self._saving: list[Task | Noted] = []
@@ -281,7 +280,7 @@ class Core:
             "run_id": call.run_id if call.named and call.run_id in names else names[0],
             "checkpoint_id": checkpoint_id(state.branch, state.checkpoint_seq),
             "interrupts": self.open_interrupts(),
-            "warnings": self.warnings,
+            "warnings": state.warnings,
         }
         if error is not None:
             return Failed(error=error, **shared)

@@ -14,7 +14,7 @@ from beamweaver.engine.effects import DropTimer, StartTransition, Transition
 from beamweaver.engine.failures import describe
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import merge
-from beamweaver.engine.plan import branches_to_take, plan
+from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import task_rows
 from beamweaver.engine.state import OpenStep, row_of
 from beamweaver.errors import InvalidUpdate, RecursionLimit, ReducerFailed, SerializationError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import Task
+    from beamweaver.graph.compiled import CompiledGraph
 
 __all__ = ["Steps"]
 
@@ -36,12 +37,12 @@ class Steps(Attempts):
     # Routers ------------------------------------------------------------------------------------
 
     def routed(self, transition: Transition, routes: Routes) -> None:
-        """The routers of the step chose."""
+        """The routers and guards of the step chose."""
         if transition is self.transition:
             self.transition, self.routes = None, routes
 
     def routing_failed(self, transition: Transition, failure: Failure) -> None:
-        """A router failed; the step's results are kept."""
+        """A router or guard failed; the step's results are kept."""
         if transition is self.transition:
             self.transition, self.routes = None, failure
 
@@ -93,7 +94,7 @@ class Steps(Attempts):
         self.run_stopped()
 
     def _finish_step(self) -> None:
-        """Merge; then the routers, if any; then commit."""
+        """Merge; then the routers and guards, if any; then commit."""
         state = self.state
         if self.merged is None:
             try:
@@ -102,18 +103,26 @@ class Steps(Attempts):
                 self._merge_failed(describe(error, "", "", 1))
                 return
         routes = self.routes
-        routers = branches_to_take(self.graph, state.step) if self.graph.branches else ()
+        exits = exits_of(self.graph, state.step) if routes is None and self.graph.routed else ()
         if isinstance(routes, Failure):
             self._merge_failed(routes)
-        elif routes is not None or not routers:
-            self._commit_step(self.merged, routes or {})
+        elif not exits:
+            self._commit_step(self.merged, routes)
+        elif not must_ask(exits, state.spent):
+            self._commit_step(self.merged, unasked(exits, state.spent))
         elif self.stop is not None:
             self._commit_stop(self.stop)
         elif self.dirty:
             self.flush()
         else:
-            view, limit = self.with_managed(self.merged.values), self._step_timeout
-            self.transition = Transition(routers, state.branch, state.step.number, view, limit)
+            self.transition = Transition(
+                exits,
+                state.branch,
+                state.step.number,
+                self.with_managed(self.merged.values),
+                self._step_timeout,
+                spent=state.spent,
+            )
             self._effects.append(StartTransition(self.transition))
 
     def merge_step(self) -> Merged:
@@ -135,14 +144,14 @@ class Steps(Attempts):
 
     # Committing ---------------------------------------------------------------------------------
 
-    def _commit_step(self, merged: Merged, routes: Routes) -> None:
+    def _commit_step(self, merged: Merged, routes: Routes | None) -> None:
         state = self.state
         step = state.step
         try:
             writes = self.encoded(merged)
-            tasks, joins = plan(self.graph, state, routes)
-            if len(tasks) > 1:
-                self.check_size(tasks)
+            following = plan(self.graph, state, routes)
+            if len(following.tasks) > 1 or following.deferred:
+                self.check_size(following)
         except (InvalidUpdate, ReducerFailed) as error:
             self._merge_failed(describe(error, "", "", 1))
             return
@@ -152,10 +161,9 @@ class Steps(Attempts):
         entry = step.tasks[0].node == START
         executed = state.executed + (not entry)
         self.drop_dirty()
-        self.warnings = () if tasks else _half_armed(joins)
-        self.apply_step(merged, writes, tasks, joins if tasks else {}, executed)
+        self.apply_step(merged, writes, following, executed)
         checkpoint = self.checkpoint("input" if entry else "loop", step.number, writes)
-        self._commit_planned(checkpoint, tasks, executed)
+        self._commit_planned(checkpoint, following.tasks, executed)
 
     def _commit_planned(self, checkpoint: Checkpoint, tasks: list[Task], executed: int) -> None:
         """The commit of a step, with what it means for the run."""
@@ -187,21 +195,23 @@ class Steps(Attempts):
         return describe(error, "", "", 1)
 
     def apply_step(
-        self,
-        merged: Merged,
-        writes: dict[str, bytes],
-        tasks: list[Task],
-        joins: dict[str, tuple[str, ...]],
-        executed: int,
+        self, merged: Merged, writes: dict[str, bytes], following: Next, executed: int
     ) -> None:
-        """Move the state over a step that is about to be committed in record `state.seq`."""
+        """Move the state over a step that is about to be committed in record `state.seq`.
+
+        Joins, budgets and what they leave to be said belong to the run, and end with it.
+        """
         state = self.state
         state.values = merged.values
         for name in writes:
             state.versions[name] = state.seq
         state.parent_seq = state.checkpoint_seq
         state.checkpoint_seq = state.seq
-        state.joins = joins
+        tasks, state.joins, state.deferred, state.spent = following
+        state.warnings = ()
+        if not tasks:
+            state.warnings = _half_armed(self.graph, state.joins)
+            state.joins, state.spent = {}, {}
         state.executed = executed
         state.step = OpenStep(state.step.number + 1, tasks)
         self._view = self.merged = self.routes = None
@@ -227,6 +237,9 @@ class Steps(Attempts):
             state.joins,
             state.executed,
             run.names[0],
+            spent=dict(state.spent),
+            deferred=task_rows(state.deferred),
+            warnings=state.warnings,
             metadata={} if run.options is None else run.options.metadata,
         )
 
@@ -250,18 +263,22 @@ class Steps(Attempts):
                     ) from error
         return changed  # type: ignore[return-value] # every None was just replaced
 
-    def check_size(self, tasks: list[Task]) -> None:
-        """Judge the number of tasks of the next step.
+    def check_size(self, following: Next) -> None:
+        """Judge the number of tasks of the next step, and of those that wait for their turn.
 
         Raises:
             InvalidUpdate: There are more than the limit.
         """
         most = self.env.limits.tasks_a_step
-        if len(tasks) > most:
-            raise InvalidUpdate(
-                f"the next step of thread {self.state.thread_id!r} would have {len(tasks)} tasks; "
-                f"limits.tasks_a_step is {most}: send in several steps, or raise the limit"
-            )
+        for what, count in (
+            ("the next step of", len(following.tasks)),
+            ("deferred nodes of", len(following.deferred)),
+        ):
+            if count > most:
+                raise InvalidUpdate(
+                    f"{what} thread {self.state.thread_id!r} would have {count} tasks; "
+                    f"limits.tasks_a_step is {most}: send in several steps, or raise the limit"
+                )
 
     def _step_committed(self) -> None:
         if self.env.publishing:
@@ -285,8 +302,16 @@ class Steps(Attempts):
         )
 
 
-def _half_armed(joins: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(
-        f"the run ended with the join {key} half armed: only {', '.join(arrived)} arrived"
-        for key, arrived in joins.items()
-    )
+def _half_armed(graph: CompiledGraph, joins: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What is to be said of joins whose sources did not all arrive."""
+    if not joins:
+        return ()
+    known = {join.key: join for each in graph.joins.values() for join in each}
+    said = []
+    for key, arrived in joins.items():
+        join = known.get(key)
+        ends = key if join is None else f"{list(join.sources)} -> {join.target!r}"
+        said.append(
+            f"the run ended with the join {ends} half armed: only {', '.join(arrived)} arrived"
+        )
+    return tuple(said)

@@ -9,11 +9,14 @@ import msgspec
 from beamweaver.engine.ids import task_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from beamweaver.checkpoint.records import Commit
     from beamweaver.engine.calls import Call
+    from beamweaver.engine.plan import Exit
     from beamweaver.engine.state import Question, Task
     from beamweaver.events import Event
-    from beamweaver.graph.compiled import Branch, NodeSpec
+    from beamweaver.graph.compiled import NodeSpec
     from beamweaver.types import Outcome
 
 __all__ = [
@@ -90,22 +93,26 @@ class Attempt:
 
 
 class Transition:
-    """The routers of a merged step, to be run as one attempt; its own token.
+    """The routers and guards of a merged step, to be run as one attempt; its own token.
 
-    `view` has the values that they see, which they share with others.
+    `view` has the values that they see, which they share with others; `spent` is what the run spent of the
+    budgets of guarded edges before.
     """
 
-    __slots__ = ("branch", "routers", "step", "timeout", "view")
+    __slots__ = ("branch", "exits", "spent", "step", "timeout", "view")
 
     def __init__(
         self,
-        routers: list[tuple[Task, Branch]],
+        exits: Sequence[Exit],
         branch: str,
         step: int,
         view: dict[str, Any],
         timeout: float | None,
+        *,
+        spent: Mapping[str, int],
     ) -> None:
-        self.routers = routers
+        self.exits = exits
+        self.spent = spent
         self.branch = branch
         self.step = step
         self.view = view
@@ -129,7 +136,7 @@ class CancelAttempt:
 
 
 class StartTransition:
-    """Run the routers; answer with `routed` or `routing_failed`."""
+    """Run the routers and guards; answer with `routed` or `routing_failed`."""
 
     __slots__ = ("transition",)
 

@@ -31,7 +31,10 @@ def fold(image: ThreadImage, env: Env) -> RunState:
     state.checkpoint_seq = image.checkpoint.seq
     state.parent_seq = checkpoint.parent
     state.joins = dict(checkpoint.joins)
+    state.spent = checkpoint.spent
+    state.deferred = tuple([task_of(row, env) for row in checkpoint.deferred])
     state.executed = checkpoint.executed
+    state.warnings = checkpoint.warnings
     state.step = OpenStep(checkpoint.next_step, [task_of(row, env) for row in checkpoint.tasks])
     _apply(state, image.checkpoint, env)
     for record in image.entries:

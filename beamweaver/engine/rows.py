@@ -31,7 +31,7 @@ from beamweaver.engine.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.engine.calls import Call
@@ -132,8 +132,8 @@ def _task_row(task: Task) -> TaskRow:
     return TaskRow(task.node, task.source, task.index, task.update_data, task.timeout)
 
 
-def task_rows(tasks: list[Task]) -> tuple[TaskRow, ...]:
-    """The planned tasks of a step as they are stored."""
+def task_rows(tasks: Sequence[Task]) -> tuple[TaskRow, ...]:
+    """Planned tasks as they are stored."""
     if len(tasks) == 1:
         return (_task_row(tasks[0]),)
     return tuple([_task_row(task) for task in tasks])

@@ -15,6 +15,8 @@ from beamweaver.engine.ids import task_id
 from beamweaver.types import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from beamweaver.checkpoint.entries import Memo
     from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
 
@@ -176,6 +178,7 @@ class RunState:
     __slots__ = (
         "branch",
         "checkpoint_seq",
+        "deferred",
         "entry_seqs",
         "executed",
         "joins",
@@ -184,10 +187,12 @@ class RunState:
         "row",
         "seq",
         "since_full",
+        "spent",
         "step",
         "thread_id",
         "values",
         "versions",
+        "warnings",
     )
 
     def __init__(self, thread_id: str) -> None:
@@ -207,7 +212,13 @@ class RunState:
         """The records since the checkpoint, which the next one supersedes."""
         self.step = OpenStep(0, [])
         self.joins: dict[str, tuple[str, ...]] = {}
+        self.spent: Mapping[str, int] = {}
+        """Guarded edge with a budget -> how often the run took it."""
+        self.deferred: tuple[Task, ...] = ()
+        """Tasks that wait until the plan has no others."""
         self.executed = 0
+        self.warnings: tuple[str, ...] = ()
+        """What was noted when the run ended."""
 
     @property
     def status(self) -> StatusName | None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from beamweaver.graph._text import node_text
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["NOT_YET", "not_supported_yet", "not_yet_faults"]
 
 NOT_YET: Final[dict[str, tuple[str, str]]] = {
-    "guard": ("an edge with when=, max_runs= or default=", "use add_conditional_edges"),
-    "defer": ("defer=True", "use a join: add_edge([...], node)"),
     "error_handler": ("error_handler=", "catch the exception inside of the node"),
     "subgraph": ("a graph as a node", "call app.invoke(...) of the other graph inside of a node"),
     "interrupt_before": ("interrupt_before=", "call interrupt() inside of the node"),
@@ -45,10 +41,6 @@ def not_yet_faults(declared: Declared, options: dict[str, Any]) -> Iterator[str]
 
 
 def _features(declared: Declared, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for edge in declared.edges:
-        if edge.guarded:
-            ends = f"{node_text(edge.source)}, {node_text(edge.target)}"
-            yield "guard", f"add_edge({ends}) at {edge.place}: "
     for node in declared.nodes:
         for feature in _node_features(node):
             yield feature, f"node {node.name!r} at {node.place}: "
@@ -57,7 +49,6 @@ def _features(declared: Declared, options: dict[str, Any]) -> Iterator[tuple[str
 
 def _node_features(node: DeclaredNode) -> Iterator[str]:
     found = {
-        "defer": node.defer,
         "error_handler": bool(node.error_handler),
         "subgraph": node.subgraph is not None,
         "isolation": node.isolation is not None,

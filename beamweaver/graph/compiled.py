@@ -47,6 +47,8 @@ class CompiledGraph:
         joins: For each source of a join, its joins.
         branches: For each source of conditional edges, its branches.
         guards: For each source of guarded edges, these, in the order of declaration.
+        routed: Whether any router or guarded edge chooses what comes next.
+        has_deferred: Whether any node waits until the plan has no other task.
         ends: Sources of a static edge to `END`.
         shape: The form in which nodes see the state.
         output_shape: The form of outcomes.
@@ -126,6 +128,8 @@ class CompiledGraph:
         self.checkpointer = checkpointer
         self.outline = outline
         self.guards = MappingProxyType(dict(guards))
+        self.routed = bool(branches or guards)
+        self.has_deferred = any(node.defer for node in self.nodes.values())
         self.ends = ends
         self.shape = shape
         self.input_shape = input_shape or shape

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from beamweaver.graph.specs import Guard
 
-__all__ = ["Choice", "call_guard", "choose", "guards_to_ask", "judge_guard"]
+__all__ = ["Choice", "call_guard", "choose", "guard_text", "guards_to_ask", "judge_guard"]
 
 
 class Choice(NamedTuple):
@@ -64,10 +64,21 @@ def judge_guard(guard: Guard, returned: object) -> bool:
     """
     if returned is True or returned is False:
         return returned
+    hint = ""
+    if hasattr(returned, "__await__"):
+        close = getattr(returned, "close", None)
+        if close is not None:
+            close()  # nobody will await it; Python would warn at a later, unrelated place
+        hint = ". It is a coroutine: give the async function itself as when="
     raise TypeError(
-        f"the guard {guard.name!r} of the edge {node_text(guard.source)} -> {node_text(guard.target)} "
-        f"returned {described(returned)}; expected True or False"
+        f"the {guard_text(guard)} returned {described(returned)}; expected True or False{hint}"
     )
+
+
+def guard_text(guard: Guard) -> str:
+    """How messages call a guard: its name, its edge, and where that was added."""
+    ends = f"{node_text(guard.source)} -> {node_text(guard.target)}"
+    return f"guard {guard.name!r} of the edge {ends}"
 
 
 def choose(

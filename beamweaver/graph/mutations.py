@@ -23,7 +23,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from beamweaver.errors import StateMutated
-from beamweaver.graph._text import listed, node_text
+from beamweaver.graph._text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,23 +58,23 @@ def mutations(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str,
     return tuple(key for key in keys if before.get(key, _GONE) is not after.get(key, _GONE))
 
 
-def state_mutated(node: str, places: Iterable[str], *, router: str = "") -> StateMutated:
-    """The error of a node, or of a router after it, that changed its state.
+def state_mutated(node: str, places: Iterable[str], *, asked: str = "") -> StateMutated:
+    """The error of a node, or of a router or guard after it, that changed its state.
 
     Args:
         node: The node.
         places: Keys of `mutations`, or paths of `Watch.changes`.
-        router: The router, if one did it.
+        asked: How messages call the router or guard, if one did it.
     """
     found = tuple(places)
-    who = f"router {router!r} after {node_text(node)}" if router else f"node {node!r}"
+    who = asked or f"node {node!r}"
     if found[0].startswith("["):
         where = ", ".join(f"state{path}" for path in found)
         cure = 'return a new value, such as {"log": [*state["log"], item]}, or use a reducer'
     else:
         where = f"the key {found[0]!r}" if len(found) == 1 else f"the keys {listed(found)}"
         cure = f'return an update, such as {{"{found[0]}": ...}}'
-    if router:
+    if asked:
         cure = "let a node do it"
     return StateMutated(
         f"{who} changed {where} of the state that it was given, in place. State is shared, so "

@@ -6,7 +6,8 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.effects import Attempt
-from beamweaver.runtime.node import NodeActor, RouterActor, Routing
+from beamweaver.runtime.node import NodeActor
+from beamweaver.runtime.routing import RouterActor, Routing
 from supervisors import TaskActor
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.effects import Attempt
     from beamweaver.runtime.context import Frame
     from beamweaver.runtime.hub import Hub
-    from beamweaver.runtime.node import Routing
+    from beamweaver.runtime.routing import Routing
     from supervisors.mailbox import Cell
 
 __all__ = ["LoopTask", "LoopWorker"]

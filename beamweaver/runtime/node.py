@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from beamweaver.engine.effects import Attempt
 from beamweaver.engine.failures import describe
-from beamweaver.engine.plan import Route
 from beamweaver.engine.state import Planned, Result, Write
-from beamweaver.errors import InvalidUpdate, RouterFailed, SerializationError, StateMutated
-from beamweaver.graph.compiled import NodeSpec
+from beamweaver.errors import SerializationError
 from beamweaver.graph.mutations import state_mutated
-from beamweaver.graph.updates import call_node, call_router, normalize, normalize_routing
+from beamweaver.graph.updates import call_node, normalize
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
 from beamweaver.runtime.views import changes, give
 from beamweaver.types import seconds
@@ -21,16 +18,14 @@ from supervisors.kill import Killed, shield
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.engine.effects import Transition
-    from beamweaver.engine.plan import Routes
-    from beamweaver.engine.state import Question, Task
-    from beamweaver.graph.compiled import Branch
+    from beamweaver.engine.effects import Attempt
+    from beamweaver.engine.state import Question
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.views import Given
     from beamweaver.types import Failure, Send
 
-__all__ = ["NodeActor", "RouterActor", "Routing", "run_async", "to_result"]
+__all__ = ["NodeActor", "planned", "run_async", "to_result"]
 
 
 class NodeActor(TaskActor):
@@ -116,125 +111,6 @@ async def run_async(
         if gives_up(error):
             raise
         return _ended_by(error, attempt, context)
-
-
-class Routing:
-    """The routers of a merged step, asked in order as one attempt."""
-
-    __slots__ = ("_frame", "_transition")
-
-    def __init__(self, frame: Frame, transition: Transition) -> None:
-        self._frame = frame
-        self._transition = transition
-
-    @property
-    def is_async(self) -> bool:
-        """Whether any of the routers is a coroutine function."""
-        return any(branch.is_async for _task, branch in self._transition.routers)
-
-    def ask(self) -> Routes | Failure:
-        """Ask sync routers."""
-        routes: dict[int, list[Route]] = {}
-        node = ""
-        try:
-            for task, branch in self._transition.routers:
-                node = task.node
-                attempt, context = self._attempt(task)
-                given = give(self._frame, attempt)
-                _current.set(context)
-                returned = call_router(branch, attempt.view, context)
-                self._take(routes, attempt, branch, given, returned)
-        except Killed:
-            raise
-        except Asks:
-            return describe(_asked_in_a_router(node), node, "", 1)
-        except BaseException as error:  # noqa: BLE001 - a router is user code
-            return describe(_as_router_failure(error, node), node, "", 1)
-        return routes
-
-    async def ask_async(self, gives_up: Callable[[BaseException], bool]) -> Routes | Failure:
-        """Ask routers of which some are async; `gives_up` is that of `run_async`."""
-        routes: dict[int, list[Route]] = {}
-        node = ""
-        try:
-            for task, branch in self._transition.routers:
-                node = task.node
-                attempt, context = self._attempt(task)
-                given = give(self._frame, attempt)
-                _current.set(context)
-                returned = call_router(branch, attempt.view, context)
-                if branch.is_async:
-                    returned = await returned
-                self._take(routes, attempt, branch, given, returned)
-        except Asks:
-            return describe(_asked_in_a_router(node), node, "", 1)
-        except BaseException as error:  # a router is user code
-            if gives_up(error):
-                raise
-            return describe(_as_router_failure(error, node), node, "", 1)
-        return routes
-
-    def _attempt(self, task: Task) -> tuple[Attempt, Context]:
-        transition = self._transition
-        node = self._frame.graph.nodes.get(task.node)
-        # Routers see the whole state, in the form of the graph's own schema.
-        seer = NodeSpec(name=task.node, index=-1 if node is None else node.index, fn=_no_body)
-        view, limit = transition.view, transition.timeout
-        attempt = Attempt(task, seer, transition.branch, transition.step, view, limit)
-        return attempt, Context(self._frame, attempt)
-
-    def _take(
-        self,
-        routes: dict[int, list[Route]],
-        attempt: Attempt,
-        branch: Branch,
-        given: Given,
-        returned: object,
-    ) -> None:
-        changed = changes(attempt.view, given)
-        if changed:
-            raise state_mutated(branch.source, changed, router=branch.name)
-        targets, sends = normalize_routing(self._frame.graph, branch, returned)
-        route = Route(targets, planned(self._frame.codec, sends, branch.name))
-        routes.setdefault(attempt.position, []).append(route)
-
-
-class RouterActor(TaskActor):
-    """Asks the routers of a merged step on a worker."""
-
-    lane: ClassVar[Literal["lo"]] = "lo"
-    isolated: ClassVar[bool] = False
-
-    def __init__(self, routing: Routing) -> None:
-        self._routing = routing
-
-    def run(self) -> Routes | Failure:
-        """Ask each router."""
-        return self._routing.ask()
-
-
-def _no_body(_state: object) -> None:
-    """The entry of a graph has no body."""
-
-
-def _asked_in_a_router(node: str) -> RouterFailed:
-    return RouterFailed(
-        f"a router after {node!r} called interrupt(); only nodes can ask: ask in a node, keep the answer "
-        "in the state, and route by it",
-        node=node,
-    )
-
-
-def _as_router_failure(error: BaseException, node: str) -> BaseException:
-    if isinstance(error, InvalidUpdate | SerializationError | StateMutated):
-        return error
-    failure = RouterFailed(
-        f"a router after {node!r} raised {type(error).__name__}: {error}; the step's results are "
-        "kept, continue the thread when the router is mended",
-        node=node,
-    )
-    failure.__cause__ = error
-    return failure
 
 
 def to_result(codec: GraphCodec, answer: NodeReturn, node: str) -> Result:

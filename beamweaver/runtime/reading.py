@@ -187,10 +187,14 @@ def _values(graph: CompiledGraph, state: RunState) -> tuple[Any, str | None]:
 
 
 def _next(state: RunState) -> tuple[str, ...]:
-    """Each node of the unfinished step that is not finished; where all are, the step's own nodes."""
+    """Each node of the unfinished step that is not finished; where all are, the step's own nodes.
+
+    Deferred nodes come after them.
+    """
     tasks = state.step.tasks
     unfinished = [task.node for task in tasks if task.result is None]
-    return tuple(dict.fromkeys(unfinished or [task.node for task in tasks]))
+    waiting = [task.node for task in state.deferred]
+    return tuple(dict.fromkeys([*(unfinished or [task.node for task in tasks]), *waiting]))
 
 
 def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
@@ -235,4 +239,5 @@ def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Compl
         thread_id=thread_id,
         run_id=call.run_id,
         checkpoint_id=checkpoint_id(checkpoint.branch, seq),
+        warnings=checkpoint.warnings,
     )

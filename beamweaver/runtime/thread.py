@@ -8,6 +8,7 @@ from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
+from beamweaver.engine.plan import Routes
 from beamweaver.engine.state import Result, RunState
 from beamweaver.errors import BeamWeaverError, StoreFull
 from beamweaver.events import StoreTrouble
@@ -276,7 +277,7 @@ class ThreadActor(Hands):
         elif kind is tuple:
             self._tainted = True
             machine.asked(token, *value)
-        elif kind is dict:
+        elif kind is Routes:
             machine.routed(token, value)
         else:
             self._fail(machine, token, value)

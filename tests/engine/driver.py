@@ -23,10 +23,11 @@ from beamweaver.engine import effects as fx
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
 from beamweaver.engine.merge import with_initial
-from beamweaver.engine.plan import Route
+from beamweaver.engine.plan import Route, Routes
 from beamweaver.engine.rows import sends_of, values_of, writes_of
 from beamweaver.engine.state import Planned, Question, Result, Write
 from beamweaver.errors import UnknownRun
+from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import (
     call_node,
     call_router,
@@ -112,6 +113,8 @@ class Driver:
         """Tasks whose results were acknowledged."""
         self.faults: list[str] = []
         """Tasks that ran although their results had been acknowledged."""
+        self.asked: list[str] = []
+        """Guarded edges whose predicates were asked."""
         self.checks = False
         """Whether each acknowledged state is compared with what the store folds to."""
         self.begin_process()
@@ -486,15 +489,22 @@ class Driver:
         self.machine.fired(key)
 
     def _do_route(self, transition: fx.Transition) -> None:
-        routes: dict[int, list[Route]] = {}
+        routes = Routes(transition.spent)
         node = ""
         try:
-            for task, branch in transition.routers:
-                node = task.node
-                returned = call_router(branch, self.graph.view(transition.view), None)
-                targets, sends = normalize_routing(self.graph, branch, returned)
-                route = Route(targets, self._planned(sends))
-                routes.setdefault(task.position, []).append(route)
+            for exit_ in transition.exits:
+                node = exit_.task.node
+                for branch in exit_.branches:
+                    returned = call_router(branch, self.graph.view(transition.view), None)
+                    targets, sends = normalize_routing(self.graph, branch, returned)
+                    routes.add(exit_.task, Route(targets, self._planned(sends)))
+                answers = {}
+                for guard in guards_to_ask(exit_.guards, routes.spent):
+                    self.asked.append(guard.key)
+                    said = call_guard(guard, self.graph.view(transition.view), None)
+                    answers[guard.key] = judge_guard(guard, said)
+                if exit_.guards:
+                    routes.cross(exit_.task, exit_.guards, answers)
         except Exception as error:
             self.machine.routing_failed(
                 transition, describe(router_failure(error, node), node, "", 1)
@@ -524,8 +534,11 @@ class Driver:
         stored.values = with_initial(self.graph, stored.values)
         for name in ("row", "values", "versions", "joins", "executed", "seq", "checkpoint_seq"):
             assert getattr(mine, name) == getattr(stored, name), name
-        for name in ("branch", "parent_seq", "since_full", "entry_seqs"):
+        for name in ("branch", "parent_seq", "since_full", "entry_seqs", "spent", "warnings"):
             assert getattr(mine, name) == getattr(stored, name), name
+        assert [(t.node, t.path, t.update) for t in mine.deferred] == [
+            (t.node, t.path, t.update) for t in stored.deferred
+        ]
         assert (mine.step.number, mine.step.era) == (stored.step.number, stored.step.era)
         assert [plain(a) for a in mine.step.amendments] == [
             plain(a) for a in stored.step.amendments

@@ -64,21 +64,24 @@ def sees(key, name="see"):
     return node
 
 
-def graph(edges="", *, schema=State, name="g", options=None, joins=(), routers=(), **nodes):
+def graph(
+    edges="", *, schema=State, name="g", options=None, joins=(), routers=(), guards=(), **nodes
+):
     """A graph of these nodes; those that are None write their name.
 
     - `edges` are such as `"^>a a>b b>$"`: `^` is START, `$` is END.
     - `options` are those of `compile()`; a dict under a node's name has that node's options.
     - `joins` are `(sources, target)`, sources as `"a b"`.
     - `routers` are `(source, function)` or `(source, function, targets)`.
+    - `guards` are `("a>b", options)`, options those of `add_edge()`.
     """
     options = dict(options or {})
     builder = Graph(schema, name=name)
     for node, fn in nodes.items():
         builder.add_node(node, fn or wrote(node), **options.pop(node, {}))
-    for edge in edges.split():
+    for edge, given in [*((edge, {}) for edge in edges.split()), *guards]:
         source, target = edge.split(">")
-        builder.add_edge({"^": START}.get(source, source), {"$": END}.get(target, target))
+        builder.add_edge({"^": START}.get(source, source), {"$": END}.get(target, target), **given)
     for sources, target in joins:
         builder.add_edge(sources.split(), target)
     for source, router, *targets in routers:

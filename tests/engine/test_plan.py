@@ -9,7 +9,7 @@ import pytest
 
 from beamweaver.errors import RouterFailed, UnknownChannel, UnknownTarget
 from beamweaver.types import END, Command, Completed, Send
-from tests.engine.driver import Driver, goto
+from tests.engine.driver import Crashed, Driver, goto
 from tests.engine.graphs import fails_once, fan, graph, sees, wrote
 
 
@@ -73,7 +73,7 @@ class TestJoins:
     def test_a_half_armed_join_is_warned_about_at_the_runs_end(self):
         one = graph("^>a", a=None, b=None, c=None, joins=[("a b", "c")])
         (warning,) = Driver(one).invoke({}).warnings
-        assert "half armed: only a arrived" in warning
+        assert "the join ['a', 'b'] -> 'c' half armed: only a arrived" in warning
 
     def test_a_half_armed_join_ends_with_its_run(self):
         one = graph(
@@ -93,6 +93,24 @@ class TestJoins:
         driver.invoke({})
         driver.fails({"x": 1})
         assert driver.replies["c1"].outcome.warnings == ()
+
+    def test_a_warning_is_in_the_store(self):
+        driver = Driver(graph("^>a", a=None, b=None, c=None, joins=[("a b", "c")]))
+        warnings = driver.invoke({}).warnings
+        assert len(warnings) == 1
+        driver.crash()
+        assert driver.go_on().warnings == warnings
+        driver.invoke(goto("b"))
+        assert "only b arrived" in driver.go_on().warnings[0]
+
+    def test_a_join_of_lost_code_is_named_by_its_key(self):
+        driver = Driver(
+            graph("^>a a>bad", a=None, b=None, c=None, bad=fails_once(), joins=[("a b", "c")])
+        )
+        driver.fails({})
+        driver.graph = graph("^>a a>bad", a=None, bad=None)
+        driver.crash()
+        assert "the join a|b:c half armed" in driver.go_on().warnings[0]
 
     def test_nothing_of_it_is_left_when_its_run_has_ended(self):
         driver = Driver(graph("^>a", a=None, b=None, c=None, joins=[("a b", "c")]))
@@ -123,6 +141,76 @@ class TestJoins:
             joins=[("a b", "c"), ("b c", "d")],
         )
         assert Driver(one).invoke({}).state["log"] == ["a", "b", "c", "d"]
+
+
+class TestJoinsInLoops:
+    def test_it_fires_once_for_each_round_of_its_sources(self):
+        one = graph(
+            "^>s s>a s>b b>b2",
+            s=None,
+            a=None,
+            b=None,
+            b2=None,
+            c=None,
+            joins=[("a b2", "c")],
+            guards=[("c>s", {"max_runs": 2})],
+        )
+        round_ = ["s", "a", "b", "b2", "c"]
+        assert Driver(one).invoke({}).state["log"] == round_ * 3
+
+    def test_a_source_that_is_ahead_by_a_round_counts_once(self):
+        """A second arrival is absorbed: `a` goes round three times while `b` is on its way."""
+        one = graph(
+            "^>a ^>b b>b2 b2>b3",
+            a=None,
+            b=None,
+            b2=None,
+            b3=None,
+            c=None,
+            joins=[("a b3", "c")],
+            guards=[("a>a", {"max_runs": 2})],
+        )
+        outcome = Driver(one).invoke({})
+        assert outcome.state["log"] == ["a", "b", "a", "b2", "a", "b3", "c"]
+        assert outcome.warnings == ()
+
+    def test_what_fires_empties_it_though_a_source_goes_on(self):
+        one = graph(
+            "^>a ^>b",
+            a=None,
+            b=None,
+            c=None,
+            joins=[("a b", "c")],
+            guards=[("a>a", {"max_runs": 1})],
+        )
+        outcome = Driver(one).invoke({})
+        assert outcome.state["log"] == ["a", "b", "a", "c"]
+        assert "only a arrived" in outcome.warnings[0]
+
+    @pytest.mark.parametrize("written", [False, True])
+    def test_a_crash_at_any_commit_changes_nothing(self, written):
+        one = graph(
+            "^>s s>a s>b b>b2",
+            s=None,
+            a=None,
+            b=None,
+            b2=None,
+            c=None,
+            joins=[("a b2", "c")],
+            guards=[("c>s", {"max_runs": 1})],
+        )
+        clean = Driver(one)
+        clean.invoke({})
+        for commit in range(1, len(clean.commits)):
+            driver = Driver(one, crash_at=commit, written=written)
+            driver.checks = True
+            driver.send_invoke({})
+            with pytest.raises(Crashed):
+                driver.run()
+            driver.crash()
+            driver.run()
+            assert driver.machine.state.values == clean.machine.state.values, commit
+            assert driver.faults == []
 
 
 class TestRouters:

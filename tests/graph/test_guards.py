@@ -12,8 +12,6 @@ from beamweaver.errors import InvalidGraph
 from beamweaver.graph import Graph, Guard, call_guard, choose, guards_to_ask, judge_guard
 from beamweaver.types import END, START
 
-pytestmark = pytest.mark.usefixtures("everything")
-
 
 def nothing(state):
     return None
@@ -143,6 +141,13 @@ class TestAsking:
     def test_anything_else_is_refused(self, said):
         with pytest.raises(TypeError, match="the guard 'yes' of the edge 'a' -> END returned"):
             judge_guard(Guard(key="k", source="a", target=END, when=yes), said)
+
+    def test_a_coroutine_of_a_sync_predicate_is_closed_and_explained(self):
+        async def later():
+            return True
+
+        with pytest.raises(TypeError, match="give the async function itself as when="):
+            judge_guard(Guard(key="k", source="a", target="b", when=yes), later())
 
 
 UNFIT = {

@@ -26,15 +26,12 @@ def one(version=1, **options):
 CHILD = one().add_edge(START, "a").compile()
 
 DECLARED = {
-    "guard": lambda: one().add_edge("a", "a", when=lambda state: False),
-    "defer": lambda: one(defer=True),
     "error_handler": lambda: one(error_handler=lambda failure: None),
     "subgraph": lambda: one().add_node("b", CHILD).add_edge("a", "b"),
     "isolation": lambda: one(isolation="process"),
     "cache": lambda: one(cache=object()),
 }
 OTHER_WAYS = {
-    "max_runs=": lambda: one().add_edge("a", "a", max_runs=2),
     "a default handler": lambda: one().set_node_defaults(error_handler=lambda failure: None),
     "a default cache": lambda: one().set_node_defaults(cache=object()),
     "a persistent subgraph": lambda: one().add_node("b", CHILD, persistent=True).add_edge("a", "b"),
@@ -110,7 +107,7 @@ def test_what_is_not_asked_for_is_not_refused():
 
 
 def test_it_comes_together_with_all_other_faults():
-    faults = refused(one(defer=True).add_edge("a", "x"), recursion_limit=0)
+    faults = refused(one(cache=object()).add_edge("a", "x"), recursion_limit=0)
 
     assert len(faults) == 3
 

@@ -117,6 +117,21 @@ def options_and_die(_pipe, path, run_timeout=120.0):
     die()
 
 
+def guarded_app(guard):
+    """`a` goes round twice by its guarded edge."""
+    graph = Graph(Log, name="g").add_node("a", wrote("a")).add_edge(START, "a")
+    return graph.add_edge("a", "a", when=guard, max_runs=2)
+
+
+def guarded_and_die(_pipe, path):
+    """Die while the second answer of a guard is made."""
+
+    def guard(state):
+        return len(state["log"]) < 2 or die()
+
+    guarded_app(guard).compile(checkpointer=store_at(path)).invoke({}, thread_id="t")
+
+
 def tell_behind_and_die(pipe, path, how_many):
     """Tell messages to a thread that runs, and die."""
     app = line("g", a=_wait_for_ever, b=wrote("b")).compile()
