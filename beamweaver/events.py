@@ -18,6 +18,7 @@ __all__ = [
     "Event",
     "RunAdmitted",
     "RunEnded",
+    "RunSleeps",
     "StepCommitted",
     "StoreTrouble",
     "TaskAcknowledged",
@@ -104,6 +105,13 @@ class RunEnded(_Event, frozen=True, kw_only=True):
     status: str
 
 
+class RunSleeps(_Event, frozen=True, kw_only=True):
+    """All that is unfinished of a run sleeps, durably; the first task is due at `due` (UTC seconds)."""
+
+    run_id: str
+    due: float
+
+
 class StoreTrouble(_Event, frozen=True, kw_only=True):
     """The store refused a commit; `message` tells."""
 
@@ -121,5 +129,6 @@ Event: TypeAlias = (
     | AttemptKilled
     | StepCommitted
     | RunEnded
+    | RunSleeps
     | StoreTrouble
 )

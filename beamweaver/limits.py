@@ -55,6 +55,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many workers may be held by killed nodes that never returned."""
     full_versions_every: int = 64
     """After how many commits a checkpoint names the version of each channel again."""
+    sleepers_held: int = 100_000
+    """How many sleeping threads that are due soon are held in memory; the others stay in the store."""
     recovery_batch: int = 256
     """How many threads Recovery takes up before it looks again at what is due."""
     crashes_without_commit: int = 3

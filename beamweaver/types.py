@@ -229,7 +229,7 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the unfinished step, as `get_state` shows it.
 
-    `state` is `"pending"`, `"finished"`, `"failed"`, `"waiting"` or `"retrying"`.
+    `state` is `"pending"`, `"finished"`, `"failed"`, `"waiting"`, `"retrying"` or `"sleeping"`.
     """
 
     id: str

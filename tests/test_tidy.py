@@ -22,7 +22,7 @@ UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
 ISSUES = re.compile(
     r"\b(?:issue|ticket|GH-?)\s?#?\d{2,}|(?<![\w&\"'])#\d{2,5}\b(?!;)", re.IGNORECASE
 )
-SLEEPS = re.compile(r"(?<![\w.])(?:time\.)?sleep\((?!0\))")
+SLEEPS = re.compile(r"(?<![\w.])(?<!def )(?:time\.)?sleep\((?!0\))")
 GIVES = re.compile(r"^__all__|\A\s*(?:\"\"\"[^\"]*\"\"\"\s*)?\Z", re.MULTILINE)
 SAYS = re.compile(r"\A(?:#!.*\n)?r?\"\"\"")
 

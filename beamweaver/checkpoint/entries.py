@@ -21,6 +21,7 @@ __all__ = [
     "MergeFailed",
     "Retrying",
     "SendRow",
+    "Slept",
     "StepFailed",
     "TaskFailed",
     "TaskRow",
@@ -161,6 +162,20 @@ class Memo(msgspec.Struct, array_like=True, frozen=True, tag=9):
     value: bytes
 
 
+class Slept(msgspec.Struct, array_like=True, frozen=True, tag=10):
+    """A task sleeps until `due_us` (UTC, microseconds), which is `delay` seconds from when it began.
+
+    It is the task's `ordinal`-th sleep, or has a `key` (`ordinal` is -1 then). Any later entry of the task
+    shows that the sleep is over.
+    """
+
+    task: int
+    ordinal: int
+    key: str | None
+    due_us: int
+    delay: float
+
+
 Entry: TypeAlias = (
     Finished
     | TaskFailed
@@ -171,4 +186,5 @@ Entry: TypeAlias = (
     | MergeFailed
     | StepFailed
     | Memo
+    | Slept
 )

@@ -189,6 +189,9 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
         started_us: When it was admitted (UTC microseconds).
         answered: Ids of questions answered in this run.
         options: What the last call gave; None if nothing.
+        due_us: While it sleeps: when the first of its tasks is due (UTC microseconds).
+        delay: How long that task sleeps in all, in seconds.
+        used_us: How long it had executed since the caller's last call when it last fell asleep.
     """
 
     number: int
@@ -202,6 +205,9 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
     started_us: int = 0
     answered: tuple[str, ...] = ()
     options: RunOptions | None = None
+    due_us: int = 0
+    delay: float = 0.0
+    used_us: int = 0
 
 
 class ThreadRow(msgspec.Struct, array_like=True, frozen=True):

@@ -256,6 +256,7 @@ class Admissions(Ownership):
         """The run's row after a continuation, which begins new counts under the call's own limits."""
         if prepared is not None:
             changes["digest"] = prepared.digest
+        changes["used_us"] = 0
         changes["options"] = continued(self.state.run.options, call.options)
         changes["recursion_limit"] = call.recursion_limit
         return self._run(call, **self.ownership(), **changes)
@@ -321,9 +322,11 @@ class Admissions(Ownership):
         self.admit(call)
         if self.stop is None:
             self.adopt_options()
+            self.end_doze()
             busy = self.running.keys() | self.sleeping.keys()
-            tasks = self.state.step.tasks
-            self.make_ready([t for t in tasks if not t.settled and t.position not in busy])
+            tasks = [t for t in self.state.step.tasks if not t.settled and not t.asleep]
+            self.make_ready([task for task in tasks if task.position not in busy])
+            self.lie_down()
 
     def _cancel(self, call: Call) -> None:
         """Stop what runs; the call hears of it when the bodies have ended, whether it waits or not."""

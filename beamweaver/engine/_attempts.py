@@ -135,21 +135,32 @@ class Attempts(Core):
         if self._run_timer is not None:
             self._effects.append(DropTimer(self._run_timer))
             self._run_timer = None
+        self._run_since = self.env.clock()
         if self._run_timeout is not None:
-            self._run_timer = ("run", self.state.seq)
-            self._effects.append(SetTimer(self._run_timer, self._run_timeout))
+            used = self.state.run.used_us / _SECOND_US
+            self.arm_run(max(self._run_timeout - used, 0.0))
+
+    def arm_run(self, seconds: float) -> None:
+        """The run has that much time from now on."""
+        self._run_timer = ("run", self.state.seq)
+        self._effects.append(SetTimer(self._run_timer, seconds))
+
+    def arm_step(self, seconds: float) -> None:
+        """The step has that much time from now on."""
+        self._step_timer = ("step", self.state.seq)
+        self._step_until = self.env.clock() + seconds
+        self._effects.append(SetTimer(self._step_timer, seconds))
 
     def begin_step(self) -> None:
         """Make the unfinished tasks of the open step ready, or let them sleep until they are due."""
         tasks = self.state.step.tasks
         self.make_ready([task for task in tasks if not task.settled and not task.due_us])
         for task in tasks:
-            if task.due_us and not task.settled:
+            if task.due_us and not task.settled and not task.asleep:
                 self.sleeping[task.position] = task
                 self._wake_when_due(task)
         if self._step_timeout is not None:
-            self._step_timer = ("step", self.state.seq)
-            self._effects.append(SetTimer(self._step_timer, self._step_timeout))
+            self.arm_step(self._step_timeout)
 
     def begin_planned(self) -> None:
         """The same for a step that was just planned: all of its tasks are fresh."""
@@ -157,8 +168,7 @@ class Attempts(Core):
         self.make_ready(state.step.tasks)
         self._view = self.with_managed(state.values) if self.graph.managed else state.values
         if self._step_timeout is not None:
-            self._step_timer = ("step", state.seq)
-            self._effects.append(SetTimer(self._step_timer, self._step_timeout))
+            self.arm_step(self._step_timeout)
 
     def start_ready(self) -> None:
         """Start as many tasks as may run at once."""
@@ -281,12 +291,17 @@ class Attempts(Core):
         for each in self._saving:
             if type(each) is Noted:
                 self._effects.append(each)
-            elif type(each) is Task and self.sleeping.get(each.position) is each:
+            elif type(each) is Task and (
+                self.sleeping.get(each.position) is each or self.dozing.get(each.position) is each
+            ):
                 self._wake_when_due(each)  # from now on it counts
 
     def _wake_when_due(self, task: Task) -> None:
-        rest = min(max((task.due_us - self.env.now_us()) / _SECOND_US, 0.0), task.delay)
-        self._effects.append(SetTimer(("retry", task.position, task.due_us), rest))
+        self._effects.append(SetTimer(_alarm(task), self.rest_of(task)))
+
+    def rest_of(self, task: Task) -> float:
+        """Seconds until the task is due; whatever the clocks say, no more than it has to wait in all."""
+        return min(max((task.due_us - self.env.now_us()) / _SECOND_US, 0.0), task.delay)
 
     def _give_up(self, task: Task, failure: Failure) -> None:
         task.failure = failure
@@ -351,9 +366,10 @@ class Attempts(Core):
         """Nothing that waits to start does."""
         self.ready.clear()
         self.ready_async.clear()
-        for task in self.sleeping.values():
-            self._effects.append(DropTimer(("retry", task.position, task.due_us)))
-        self.sleeping.clear()
+        for waiting in (self.sleeping, self.dozing):
+            for task in waiting.values():
+                self._effects.append(DropTimer(_alarm(task)))
+            waiting.clear()
 
     def drop_transition(self) -> None:
         """The step is not as its routers see it any more."""
@@ -361,6 +377,11 @@ class Attempts(Core):
         if self.transition is not None:
             self._effects.append(CancelTransition(self.transition))
             self.transition = None
+
+
+def _alarm(task: Task) -> tuple[str, int, int]:
+    """The key of the timer that wakes a task."""
+    return "sleep" if task.asleep else "retry", task.position, task.due_us
 
 
 def _gone(node: str, thread_id: str) -> UnknownTarget:

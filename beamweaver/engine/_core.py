@@ -51,6 +51,15 @@ class Stop:
 class Core:
     """The fields of a machine. At most one commit is in flight; what follows it waits for its end."""
 
+    dozes = False
+    """Whether the run is stored as one that sleeps, and waits for the first sleep that is over."""
+    _run_since = 0.0
+    """When the run began to execute here, or went on after a sleep, on `env.clock()`."""
+    _step_until = 0.0
+    """When the step is out of time, while `_step_timer` is set."""
+    _serial = 0
+    _async_running = 0
+
     def __init__(self, graph: CompiledGraph, env: Env, state: RunState) -> None:
         self.graph = graph
         self.env = env
@@ -69,10 +78,11 @@ class Core:
         """Tasks of sync nodes that may start; as many at once as the limits allow."""
         self.ready_async: deque[Task] = deque()
         """Tasks of async nodes that may start; they hold no worker."""
-        self._async_running = 0
         self._has_async = graph.has_async
         self.sleeping: dict[int, Task] = {}
         """Waiting for their next attempt, by position."""
+        self.dozing: dict[int, Task] = {}
+        """Parked by a sleep, by position."""
         self.dirty: list[Task | Entry] = []
         """What happened and is in no commit yet; a task stands for its result."""
         self.in_flight: Commit | None = None
@@ -90,7 +100,6 @@ class Core:
         self._effects: list[Effect] = []
         self._view: dict[str, Any] | None = None
         """What tasks of the open step see; None: not worked out yet."""
-        self._serial = 0
         self._run_timeout: float | None = None
         self._step_timeout: float | None = None
         self._panics = False
@@ -212,6 +221,7 @@ class Core:
     def run_stopped(self) -> None:
         """The run stopped, durably: all who wait for it hear how."""
         self.active = False
+        self.dozes = False
         self.stop = self._view = self.merged = self.routes = None
         self.ready.clear()
         self.ready_async.clear()

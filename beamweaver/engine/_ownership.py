@@ -45,7 +45,8 @@ class Ownership(Steps):
         state, run, epoch = self.state, self.state.run, self.env.epoch
         if self.active or state.status not in UNFINISHED:
             return {}
-        died = state.status != "drained" and max(run.claimed_epoch, run.taken_up_epoch) < epoch
+        rests = state.status in ("drained", "sleeping")
+        died = not rests and max(run.claimed_epoch, run.taken_up_epoch) < epoch
         deaths = run.deaths if state.progress_seq <= run.deaths_seq else 0
         return {
             "taken_up_epoch": epoch,

@@ -8,8 +8,8 @@ import msgspec
 
 from beamweaver.checkpoint.entries import MergeFailed, StepFailed
 from beamweaver.checkpoint.records import Checkpoint
-from beamweaver.engine._attempts import Attempts
 from beamweaver.engine._core import Stop
+from beamweaver.engine._dozing import Dozing
 from beamweaver.engine.effects import DropTimer, StartTransition, Transition
 from beamweaver.engine.failures import describe
 from beamweaver.engine.ids import checkpoint_id
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Steps"]
 
 
-class Steps(Attempts):
+class Steps(Dozing):
     """Everything that happens between the end of a step's tasks and the next step, or the run's stop."""
 
     # Routers ------------------------------------------------------------------------------------
@@ -58,23 +58,42 @@ class Steps(Attempts):
             self.wake_saved()
             self.tell_saved()
 
-    def close(self) -> None:
-        """All tasks ended, parked or were cut: the step is over, or the run stops."""
+    def close(self) -> bool:
+        """All tasks ended, parked or were cut: the step is over, the run stops, or it sleeps.
+
+        Returns:
+            False if there is nothing to do until a sleep is over.
+        """
         stop, tasks = self.stop, self.state.step.tasks
         if stop is None and len(tasks) == 1 and tasks[0].result is not None:
             self._finish_step()
         elif stop is not None and not (
             stop.status == "drained" and all(task.settled for task in tasks)
         ):
-            self._commit_stop(stop)
+            if stop.status == "drained" and self.only_sleeps:
+                self._drain_asleep()
+            else:
+                self._commit_stop(stop)
         elif any(task.failure is not None for task in tasks):
             self._commit_stop(Stop("failed"))
         elif any(task.result is None for task in tasks):
+            if self.only_sleeps:
+                return self.doze()
             self._commit_stop(Stop("waiting"))
         else:
             self._finish_step()
+        return True
+
+    def _drain_asleep(self) -> None:
+        """What sleeps is left to the next runtime as it is."""
+        if self.state.status == "sleeping" and not self.dirty:
+            self.run_stopped()
+        else:
+            self.commit(self._stopped, entries=self.take_dirty(), row=self.sleeping_row())
 
     def _commit_stop(self, stop: Stop) -> None:
+        if self.dozing:
+            self.start_nothing()
         entries = self.take_dirty()
         if stop.failure is not None:
             self.state.step.failure = stop.failure

@@ -282,6 +282,13 @@ def _on_running(
 ) -> Decision:
     if (call.kind is CallKind.CONTINUE or same_run) and (not call.rerun or call.again):
         return Decision.JOIN
+    if call.kind is CallKind.RESUME and state.status == "sleeping":
+        refuse_answered(state, call)
+        raise NothingToResume(
+            f"thread {state.thread_id!r} sleeps and no question is open; wait for it with invoke(None)",
+            thread_id=state.thread_id,
+            status=state.status,
+        )
     if call.kind is CallKind.INVOKE and is_left(state, epoch) and not call.rerun:
         if _changes_nothing(state, call):
             return Decision.JOIN

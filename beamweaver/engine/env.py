@@ -35,6 +35,9 @@ class Env(Decoder, Protocol):
     def now_us(self) -> int:
         """UTC in microseconds."""
 
+    def clock(self) -> float:
+        """Seconds on a clock that never goes back; only differences mean something."""
+
     def random(self) -> float:
         """A number in [0, 1)."""
 

@@ -22,7 +22,7 @@ __all__ = ["Machine"]
 class Machine(Admissions):
     """A thread's state machine; its driver feeds events, then carries out the effects of `advance()`.
 
-    The events are methods: `call`, `succeeded`, `failed`, `asked`, `noted`, `lost`, `routed`,
+    The events are methods: `call`, `succeeded`, `failed`, `asked`, `slept`, `noted`, `lost`, `routed`,
     `routing_failed`, `fired`, `acknowledged`, `drain`, `cut`. None of them has an effect by itself:
     several may be fed before one `advance()`, so that results that arrive together become durable together.
 
@@ -41,7 +41,7 @@ class Machine(Admissions):
         """A call arrived."""
         self.calls.append(call)
 
-    def begin(self, *, recover: bool, told: Iterable[Call] = ()) -> None:
+    def begin(self, *, recover: bool, told: Iterable[Call] = (), due: bool = False) -> None:
         """After a load: go on with a run that this process owns, or that it is to recover.
 
         A run that a told call was to cancel is cancelled now.
@@ -49,6 +49,7 @@ class Machine(Admissions):
         Args:
             recover: Whether a run that a dead process left is taken up without a call.
             told: The durable messages that wait in the inbox, oldest first.
+            due: Whether a sleep of the run is over, whatever the clock says.
         """
         status, epoch = self.state.status, self.env.epoch
         told = tuple(told)
@@ -56,6 +57,8 @@ class Machine(Admissions):
             self.queue.extend(told)
             self.commit(self.run_stopped, row=self.new_row("cancelled"))
             return
+        if due and status == "sleeping":
+            self.end_sleep()
         if status is not None and status in UNFINISHED:
             run = self.state.run
             owned = max(run.claimed_epoch, run.taken_up_epoch) == epoch
@@ -92,8 +95,7 @@ class Machine(Admissions):
             if self.dirty:
                 self.flush()
             return False
-        self.close()
-        return True
+        return self.close()
 
     def drain(self) -> None:
         """Start nothing more: when what runs has ended, the run stops as drained."""
@@ -105,6 +107,16 @@ class Machine(Admissions):
         """The deadline of a drain passed: stop what still runs."""
         if self.active:
             self.halt(self.stop or Stop("drained"), wait=False)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether there is nothing to do until a call comes, or a sleep is over."""
+        return self.idle or (self.dozes and self.in_flight is None and not self._risen)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether all that is known here of the thread is in the store, and nobody waits here."""
+        return self.idle or (self.at_rest and not (self.calls or self.attached or self.queue))
 
     @property
     def idle(self) -> bool:

@@ -13,6 +13,7 @@ from beamweaver.checkpoint.entries import (
     MergeFailed,
     Retrying,
     SendRow,
+    Slept,
     TaskFailed,
     TaskRow,
     WriteRow,
@@ -24,6 +25,7 @@ from beamweaver.engine.state import (
     Planned,
     Question,
     Result,
+    Sleep,
     Task,
     Write,
     failure_of,
@@ -49,6 +51,7 @@ __all__ = [
     "send_rows",
     "sends_of",
     "shows_progress",
+    "slept_row",
     "task_of",
     "task_rows",
     "values_of",
@@ -57,7 +60,7 @@ __all__ = [
 ]
 
 
-_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo})
+_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo, Slept})
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
@@ -160,6 +163,11 @@ def values_of(stored: Mapping[str, bytes], env: Decoder) -> dict[str, Any]:
     return {name: env.decode(name, data) for name, data in stored.items() if data}
 
 
+def slept_row(task: Task, sleep: Sleep) -> Slept:
+    """A task that sleeps, as it is stored."""
+    return Slept(task.position, sleep.ordinal, sleep.key, sleep.due_us, sleep.delay)
+
+
 def sends_of(rows: tuple[SendRow, ...], env: Env) -> tuple[Planned, ...]:
     """Sends from their rows."""
     return tuple(
@@ -185,6 +193,7 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
             _finish(state, entry, env)
         case TaskFailed():
             task = state.step.tasks[entry.task]
+            task.awake()
             task.failures = entry.attempt
             task.failure = failure_of(entry.failure, task.node, state.id_of(task), entry.attempt)
             task.due_us = 0
@@ -195,7 +204,12 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
         case Answered():
             _answer(state, entry)
         case Memo():
-            state.step.tasks[entry.task].remember(entry)
+            task = state.step.tasks[entry.task]
+            task.awake()
+            task.remember(entry)
+        case Slept():
+            sleep = Sleep(entry.ordinal, entry.key, entry.due_us, entry.delay)
+            state.step.tasks[entry.task].fall_asleep(sleep)
         case Continued():
             continue_step(state, _amendment(entry, env), entry.rerun)
         case MergeFailed():
@@ -251,6 +265,7 @@ def _finish(state: RunState, entry: Finished, env: Env) -> None:
 
 def _retry(state: RunState, entry: Retrying) -> None:
     task = state.step.tasks[entry.task]
+    task.awake()
     task.failures = entry.attempt
     task.due_us = entry.due_us
     task.delay = entry.delay
@@ -269,7 +284,9 @@ def _ask(state: RunState, entry: Asked, env: Env) -> None:
         schema=entry.schema,
         reason=entry.reason,
     )
-    state.step.tasks[entry.task].ask(question)
+    task = state.step.tasks[entry.task]
+    task.awake()
+    task.ask(question)
 
 
 def _answer(state: RunState, entry: Answered) -> None:

@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.entries import Memo
     from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
 
-__all__ = ["Amendment", "OpenStep", "Planned", "Question", "Result", "RunState", "Task", "Write"]
+__all__ = [
+    "Amendment",
+    "OpenStep",
+    "Planned",
+    "Question",
+    "Result",
+    "RunState",
+    "Sleep",
+    "Task",
+    "Write",
+]
 
 
 class Write(msgspec.Struct, eq=False):
@@ -92,12 +102,26 @@ class Question:
         """The answer, encoded: whoever reads it gets an object of their own."""
 
 
+class Sleep:
+    """A sleep of a task, told apart from its others by key, or else by its ordinal."""
+
+    __slots__ = ("delay", "due_us", "key", "ordinal", "over")
+
+    def __init__(self, ordinal: int, key: str | None, due_us: int, delay: float) -> None:
+        self.ordinal = ordinal
+        self.key = key
+        self.due_us = due_us
+        self.delay = delay
+        self.over = False
+
+
 class Task(msgspec.Struct, eq=False):
     """A task of the open step.
 
     Attributes:
         failures: Counted failed attempts since the caller's last call.
         due_us: When the next attempt is due, or 0.
+        sleeps: Its sleeps, in order; only the last one may not be over.
         memos: What its durable sub-steps returned, by name, ordinal and key.
     """
 
@@ -115,6 +139,7 @@ class Task(msgspec.Struct, eq=False):
     result: Result | None = None
     failure: Failure | None = None
     questions: list[Question] | None = None
+    sleeps: list[Sleep] | None = None
     memos: dict[tuple[str, int, str | None], Memo] | None = None
     _id: str | None = None
 
@@ -135,6 +160,24 @@ class Task(msgspec.Struct, eq=False):
         self.memos[memo.name, memo.ordinal, memo.key] = memo
 
     @property
+    def asleep(self) -> bool:
+        """Whether it waits for the end of a sleep."""
+        return self.sleeps is not None and not self.sleeps[-1].over
+
+    def fall_asleep(self, sleep: Sleep) -> None:
+        """A sleep begins."""
+        self.awake()
+        self.sleeps = [*(self.sleeps or ()), sleep]
+        self.due_us, self.delay = sleep.due_us, sleep.delay
+
+    def awake(self) -> None:
+        """The last sleep is over, if there was one."""
+        if self.asleep:
+            assert self.sleeps is not None, "who is asleep has a sleep"
+            self.sleeps[-1].over = True
+            self.due_us = 0
+
+    @property
     def settled(self) -> bool:
         """Finished, failed, or waiting for an answer."""
         return (
@@ -149,11 +192,12 @@ class Task(msgspec.Struct, eq=False):
         self.questions = [*kept, question]
 
     def clear_failure(self) -> None:
-        """Fresh attempt counts, as a caller's continuation gives them."""
+        """Fresh attempt counts, as a caller's continuation gives them. A sleep goes on."""
         self.failure = None
         self.failures = 0
         self.first_us = 0
-        self.due_us = 0
+        if not self.asleep:
+            self.due_us = 0
 
 
 class OpenStep:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import contextvars
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
 
 from beamweaver.engine.ids import idempotency_key, interrupt_id
-from beamweaver.engine.state import Question
+from beamweaver.engine.state import Question, Sleep
 from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, InvalidUpdate, KeyRequired
 from beamweaver.graph._text import shown
 from beamweaver.graph.answers import AnswerFault, description_of, take
 from beamweaver.runtime.log import logger
+from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.substeps import SubSteps, refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from beamweaver.engine.effects import Attempt
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
+    from beamweaver.types import Duration
 
 __all__ = ["Context", "Frame", "current_context", "interrupt"]
 
@@ -61,6 +64,13 @@ class Asks(BaseException):
         self.question = question
 
 
+class Naps(Asks):
+    """Control flow: the node sleeps. User code must not catch it."""
+
+    def __init__(self) -> None:
+        BaseException.__init__(self, "the node sleeps")
+
+
 class Context:
     """The context of one attempt; a node gets it by a parameter named `ctx` or annotated `Context`.
 
@@ -82,8 +92,10 @@ class Context:
         "_frame",
         "_log",
         "_open",
+        "_pauses",
         "_steps",
         "_unkeyed",
+        "asleep",
         "fault",
     )
 
@@ -97,12 +109,15 @@ class Context:
         """The questions that this attempt asked and that have no answer."""
         self.fault: KeyRequired | None = None
         """That questions were asked side by side, and cannot be told apart."""
+        self.asleep: Sleep | None = None
+        """The sleep that ended the attempt."""
         self._began = frame.hub.system.clock.time() if attempt.timeout is not None else 0.0
         self._unkeyed = 0
         """How many questions without a key were asked, answered ones included."""
         self._awaits = awaits
         self._log: Any = None
         self._steps: SubSteps | None = None
+        self._pauses: Pauses | None = None
 
     @property
     def thread_id(self) -> str:
@@ -237,6 +252,49 @@ class Context:
             return steps.run_async(name, key, fn, args)
         return steps.run(name, key, fn, args)
 
+    def sleep(self, duration: Duration, *, key: str | None = None) -> Any:
+        """Sleep durably: the task is parked, and its node runs again from its top when the time is over.
+
+        To be awaited in async nodes. Nothing runs meanwhile, no worker is held, timeouts stand still, and the
+        process may end: the rest is slept in the next one. When the node comes to the sleep again, it returns
+        at once; so what goes before it belongs in `ctx.step`. Up to a second is slept in place.
+
+        Args:
+            duration: Seconds, or a `timedelta`.
+            key: Tells sleeps apart where their order is not always the same.
+
+        Raises:
+            InvalidCall: It is no such time, or a router or the function of a step calls.
+
+        Example:
+            >>> def remind(state, ctx):
+            ...     ctx.step("first", send, state["user"], "hello")
+            ...     ctx.sleep(timedelta(days=3))
+            ...     ctx.step("second", send, state["user"], "still there?")
+        """
+        return self._paused().sleep(duration, key)
+
+    def sleep_until(self, when: datetime, *, key: str | None = None) -> Any:
+        """Sleep as `sleep` does, until a time; one that is over returns at once.
+
+        Args:
+            when: The time, with a time zone.
+            key: As in `sleep`.
+        """
+        return self._paused().sleep_until(when, key)
+
+    def _paused(self) -> Pauses:
+        if self._body is None:
+            raise InvalidCall("only a node sleeps; a router is quick, and may be asked again")
+        if self._pauses is None:
+            self._pauses = Pauses(self, self._frame.hub, self._attempt, awaits=self._awaits)
+        return self._pauses
+
+    def park(self, sleep: Sleep) -> NoReturn:
+        """End the attempt: its task sleeps."""
+        self.asleep = sleep
+        raise Naps
+
     def interrupt(self, value: Any, *, key: str | None = None, schema: Any = None) -> Any:
         """Ask a question: the thread waits, and this returns the answer when the node runs again.
 
@@ -312,12 +370,13 @@ class Context:
         """Judge that the body returned.
 
         Raises:
-            KeyRequired, InvalidUpdate: It asked a question and returned all the same.
+            KeyRequired, InvalidUpdate: It asked or slept, and returned all the same.
         """
-        if self._open:
+        if self._open or self.asleep is not None:
+            called = "interrupt()" if self._open else "ctx.sleep()"
             raise self.fault or InvalidUpdate(
-                f"node {self.node!r} called interrupt() and returned all the same: a bare except, or "
-                "except BaseException, caught what carries the question. Let it pass, or raise it again",
+                f"node {self.node!r} called {called} and returned all the same: a bare except, or "
+                "except BaseException, caught what parks the node. Let it pass, or raise it again",
                 node=self.node,
             )
 

@@ -75,6 +75,7 @@ class ThreadEnv:
         "_codec",
         "_hub",
         "_time",
+        "clock",
         "copy",
         "decode",
         "decode_sent",
@@ -89,6 +90,7 @@ class ThreadEnv:
         self._hub = hub
         self._codec = hub.codec
         self._time = hub.system.clock.time
+        self.clock = hub.system.clock.monotonic
         self.epoch = hub.epoch
         self.incarnation = incarnation
         self.limits = hub.limits

@@ -95,6 +95,8 @@ class Hub:
         self.quarantined: dict[str, str] = {}
         self.marking: dict[str, Future[Any]] = {}
         """Threads whose quarantine is on its way to the store."""
+        self.due: set[str] = set()
+        """Threads whose sleep is over by Recovery's clock, until their actors know."""
         self.draining = False
         self.strict = False
         self.fault: Callable[[str, str], None] | None = None

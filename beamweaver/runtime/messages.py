@@ -31,6 +31,7 @@ __all__ = [
     "Note",
     "Refused",
     "SetTimer",
+    "Sleeps",
     "Write",
 ]
 
@@ -120,6 +121,16 @@ class Refused:
     def __init__(self, seq: int, error: StoreError) -> None:
         self.seq = seq
         self.error = error
+
+
+class Sleeps:
+    """To Recovery: the thread has left the memory and sleeps; wake it `seconds` from now."""
+
+    __slots__ = ("seconds", "thread_id")
+
+    def __init__(self, thread_id: str, seconds: float) -> None:
+        self.thread_id = thread_id
+        self.seconds = seconds
 
 
 class SetTimer(msgspec.Struct, gc=False, eq=False):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from beamweaver.engine.effects import Attempt
-    from beamweaver.engine.state import Question
+    from beamweaver.engine.state import Question, Sleep
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.views import Given
@@ -31,8 +31,8 @@ __all__ = ["NodeActor", "planned", "run_async", "to_result"]
 class NodeActor(TaskActor):
     """Runs one attempt of one task: the body, the judgement of what it returned, the encoding.
 
-    Its value is a `Result`, the questions that the node asked, or the `Failure` that it raised; so a
-    value that cannot be stored fails here, where the error can name the node.
+    Its value is a `Result`, the questions that the node asked, a `Sleep`, or the `Failure` that it raised;
+    so a value that cannot be stored fails here, where the error can name the node.
     """
 
     lane: ClassVar[Literal["lo"]] = "lo"
@@ -42,7 +42,7 @@ class NodeActor(TaskActor):
         self._frame = frame
         self._attempt = attempt
 
-    def run(self) -> Result | tuple[Question, ...] | Failure:
+    def run(self) -> Result | tuple[Question, ...] | Sleep | Failure:
         """The attempt."""
         attempt, frame = self._attempt, self._frame
         context = Context(frame, attempt, self)
@@ -80,22 +80,22 @@ def _judged(
 
 def _ended_by(
     error: BaseException, attempt: Attempt, context: Context
-) -> tuple[Question, ...] | Failure:
-    """What became of an attempt whose body raised: it asked, or it failed."""
+) -> tuple[Question, ...] | Sleep | Failure:
+    """What became of an attempt whose body raised: it asked, sleeps, or failed."""
     fault = context.fault
     if isinstance(error, BaseExceptionGroup):  # a TaskGroup's
         asked = error.split(lambda each: isinstance(each, Asks) or each is fault)[1] is None
     else:
         asked = isinstance(error, Asks)
     if asked and fault is None:
-        return context.questions
+        return context.questions or context.asleep or ()
     failed = fault if asked and fault is not None else error
     return describe(failed, attempt.node.name, attempt.task_id, attempt.number)
 
 
 async def run_async(
     frame: Frame, attempt: Attempt, body: Body, gives_up: Callable[[BaseException], bool]
-) -> Result | tuple[Question, ...] | Failure:
+) -> Result | tuple[Question, ...] | Sleep | Failure:
     """The attempt of an async node, as a coroutine on the node loop; the same values as `NodeActor.run`.
 
     `gives_up` tells a cancellation by the framework, which ends the coroutine, from one that user code

@@ -55,6 +55,10 @@ class ReadEnv:
         """No clock here."""
         return 0
 
+    def clock(self) -> float:
+        """No clock here."""
+        return 0.0
+
     def random(self) -> float:
         """No chance here."""
         return 0.0
@@ -210,7 +214,7 @@ def _view(state: RunState, task: Task) -> TaskView:
     elif task.open_questions:
         how = "waiting"
     else:
-        how = "retrying" if task.due_us else "pending"
+        how = "sleeping" if task.asleep else "retrying" if task.due_us else "pending"
     return TaskView(
         id=id_,
         node=task.node,

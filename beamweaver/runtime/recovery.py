@@ -6,7 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.fold import progress_of
-from beamweaver.runtime.messages import AGAIN, DRAIN, ROOM
+from beamweaver.runtime.messages import AGAIN, DRAIN, ROOM, Sleeps
+from beamweaver.runtime.sleepers import Sleepers
 from supervisors import Actor
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["Recovery"]
 _LEFT: tuple[StatusName, ...] = ("accepted", "running", "sleeping", "drained")
 _NEXT = object()
 _WATCH = object()
+_DUE = object()
 _WATCH_EVERY = 0.25
 _SUSPECT_SECONDS = 30.0
 
@@ -30,6 +32,8 @@ class Recovery(Actor):
     - `recover="all"`: also what dead processes left. Threads whose owner died twice over them without a
       commit in between are suspects: they come last, one at a time; the next follows when the one
       before has committed, parked, ended, or run 30 s.
+    - Threads that sleep and are not in memory are taken up when they are due; those that are not due soon are
+      looked for again later.
     - Beyond `limits.threads_running` threads wait in the store; Recovery goes on when there is a place.
 
     An error while it reads ends it with that reason; its supervisor starts it again, and escalates.
@@ -47,6 +51,8 @@ class Recovery(Actor):
         self._walking = False
         self._wanted = ""
         """The thread for which there is no place yet."""
+        self._sleepers = Sleepers(hub.system.clock, hub.limits.sleepers_held)
+        self._alarm: tuple[float, Any] | None = None
         self.taken_up = 0
 
     def on_start(self) -> None:
@@ -77,6 +83,33 @@ class Recovery(Actor):
             self._go_on()
         elif message is DRAIN:
             self._drain()
+        elif message is _DUE:
+            self._alarm = None
+            self._wake_sleepers()
+        elif type(message) is Sleeps:
+            self._sleepers.hold(message.thread_id, message.seconds)
+        self._set_alarm()
+
+    def _wake_sleepers(self) -> None:
+        """Take up the threads whose sleep is over, and look for others now and then."""
+        hub = self._hub
+        while not self._wanted and not hub.draining:
+            thread_id = self._sleepers.pop()
+            if thread_id is None:
+                break
+            if thread_id not in hub.actors and thread_id not in hub.quarantined:
+                self._wake(thread_id)
+        if self._sleepers.look_again():
+            self._begin()
+
+    def _set_alarm(self) -> None:
+        due = None if self._wanted or self._hub.draining else self._sleepers.next
+        if due is None or (self._alarm is not None and self._alarm[0] <= due):
+            return
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        delay = max(due - self.system.clock.monotonic(), 0.0)
+        self._alarm = (due, self.system.send_after(delay, self.cell, _DUE))
 
     def _go_on(self) -> None:
         """There is a place for the thread that was to be taken up."""
@@ -86,6 +119,7 @@ class Recovery(Actor):
             self.cell.put(_NEXT)
         elif self._watched is None:
             self._next_suspect()
+        self._wake_sleepers()
 
     def _drain(self) -> None:
         """Take up no more of what dead processes left."""
@@ -139,10 +173,17 @@ class Recovery(Actor):
         hub = self._hub
         run = thread.run
         ours = max(run.claimed_epoch, run.taken_up_epoch) == hub.epoch
-        if thread.thread_id in hub.quarantined or (ours and thread.thread_id in hub.actors):
+        here = thread.thread_id in hub.actors and (ours or thread.status == "sleeping")
+        if thread.thread_id in hub.quarantined or here:
             return True
         if not ours and (hub.recover != "all" or hub.draining):
             return True
+        if thread.status == "sleeping":
+            rest = self._sleepers.rest_of(run, ours=ours)
+            if rest > 0:
+                self._sleepers.hold(thread.thread_id, rest)
+                return True
+            return self._wake(thread.thread_id)
         if not ours and run.deaths >= hub.limits.owner_deaths - 1 and self._suspect(thread):
             if all(other.thread_id != thread.thread_id for other in self._suspects):
                 self._suspects.append(thread)
@@ -153,6 +194,11 @@ class Recovery(Actor):
         """Whether one more death makes, or made, its owners' deaths without a commit too many."""
         image = self._hub.store.load(thread.thread_id)
         return image is not None and progress_of(image) <= thread.run.deaths_seq
+
+    def _wake(self, thread_id: str) -> bool:
+        """Take up a thread whose sleep is over."""
+        self._hub.due.add(thread_id)
+        return self._take_up(thread_id)
 
     def _take_up(self, thread_id: str) -> bool:
         if not self._hub.table.reserve(thread_id, self.cell):

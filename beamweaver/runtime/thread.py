@@ -9,7 +9,7 @@ from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
 from beamweaver.engine.plan import Routes
-from beamweaver.engine.state import Result, RunState
+from beamweaver.engine.state import Result, RunState, Sleep
 from beamweaver.errors import BeamWeaverError, StoreFull
 from beamweaver.events import StoreTrouble
 from beamweaver.runtime import messages as msg
@@ -58,6 +58,8 @@ class ThreadActor(Hands):
         """Recovery's wish that was granted last."""
         self._still = False
         """Whether the thread stands still until the next call, for its last commit was refused."""
+        self._rung: list[Any] = []
+        """Keys of timers that came due while the thread slept; they wait for its place."""
         self._unwritten: Commit | None = None
         """What a full store did not take of a run that executes; it is tried again."""
 
@@ -164,7 +166,7 @@ class ThreadActor(Hands):
     def _wanted(self) -> bool:
         """Whether anybody wants something of the thread, or the thread itself."""
         hub, image = self._hub, self._image
-        if hub.waiters.has(self.thread_id) or self._wish() is not None:
+        if hub.waiters.has(self.thread_id) or self._wish() is not None or self._rung:
             return True
         if self._machine is not None or image is None or self._still:
             return False
@@ -187,10 +189,13 @@ class ThreadActor(Hands):
                 hub.log.warning(
                     "thread_of_unknown_graph", thread_id=self.thread_id, graph=image.row.graph
                 )
-        elif wish is not None and (machine is None or machine.idle):
+        elif wish is not None and (machine is None or machine.idle or machine.dozes):
             self._begun = wish
-            if machine is not None:
+            if machine is not None and machine.idle:
                 machine.begin(recover=True)
+        rung, self._rung = self._rung, []
+        for key in rung:
+            self._ring(key)
 
     def _make_machine(self, graph_name: str) -> Machine:
         hub = self._hub
@@ -203,7 +208,9 @@ class ThreadActor(Hands):
             wish = self._wish()
             self._begun = wish or self._begun
             told = calls_of(image.inbox, env, graph.name)
-            machine.begin(recover=wish is not None, told=told)
+            due = self.thread_id in hub.due
+            hub.due.discard(self.thread_id)
+            machine.begin(recover=wish is not None, told=told, due=due)
         self._image, self._still = None, False
         return machine
 
@@ -277,16 +284,28 @@ class ThreadActor(Hands):
         elif kind is tuple:
             self._tainted = True
             machine.asked(token, *value)
+        elif kind is Sleep:
+            self._tainted = True
+            machine.slept(token, value)
         elif kind is Routes:
             machine.routed(token, value)
         else:
             self._fail(machine, token, value)
 
+    def _ring(self, key: Any) -> None:
+        """A timer of the machine is due."""
+        if self._tainted and self._machine is not None and key[0] in ("retry", "sleep"):
+            self._read_again(self._machine)
+        self._feed(lambda machine: machine.fired(key))
+
     def _fired(self, fired: msg.Fired) -> None:
+        machine = self._machine
         if fired.key is not _ROOM:
-            if self._tainted and self._machine is not None and fired.key[0] == "retry":
-                self._read_again(self._machine)
-            self._feed(lambda machine: machine.fired(fired.key))
+            if machine is not None and machine.dozes:
+                self._rung.append(fired.key)
+                self._go_on()
+            else:
+                self._ring(fired.key)
         elif self._machine is None:
             self._still = False
             self._hub.ensure(self.thread_id, recover=self._begun is not None)
@@ -363,7 +382,7 @@ class ThreadActor(Hands):
         handlers = self._handlers
         for effect in machine.advance():
             handlers[type(effect)](effect)
-        if not machine.active and machine.idle:
+        if machine.at_rest:
             self._rest()
 
     def _read_again(self, machine: Machine) -> None:
@@ -387,9 +406,9 @@ class ThreadActor(Hands):
 
     def _retire(self) -> None:
         machine = self._machine
-        if machine is not None and not (machine.idle and not self._bodies and not self._ending):
+        if machine is not None and (self._bodies or self._ending or not machine.may_leave):
             return
-        if not self._claimed:
+        if not self._claimed or self._rung:
             return
         self._hub.bodies.pop(self.thread_id, None)  # first: a successor has its own
         if not self._hub.table.leave(self.thread_id, self.cell):
@@ -397,7 +416,19 @@ class ThreadActor(Hands):
             return
         if not self._hub.keeps:
             self._discard()
+        elif machine is not None and machine.dozes:
+            self._sleep_on(machine)
         self.exit()
+
+    def _sleep_on(self, machine: Machine) -> None:
+        """Have Recovery wake the thread; this actor's timers are nobody's from now on."""
+        machine.start_nothing()
+        for effect in machine.advance():
+            self._handlers[type(effect)](effect)
+        run = machine.state.run
+        if self._hub.recovery is not None:
+            rest = run.due_us / 1_000_000 - self.system.clock.time()
+            self._hub.recovery.put(msg.Sleeps(self.thread_id, min(rest, run.delay)))
 
     def _discard(self) -> None:
         """Nobody can ask for a thread of a graph without a store again: its records go too."""

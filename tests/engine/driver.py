@@ -25,7 +25,7 @@ from beamweaver.engine.fold import fold
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route, Routes
 from beamweaver.engine.rows import sends_of, values_of, writes_of
-from beamweaver.engine.state import Planned, Question, Result, Write
+from beamweaver.engine.state import Planned, Question, Result, Sleep, Write
 from beamweaver.errors import UnknownRun
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import (
@@ -475,6 +475,8 @@ class Driver:
                 self.machine.succeeded(attempt, value)
             case Question():
                 self.machine.asked(attempt, value)
+            case Sleep():
+                self.machine.slept(attempt, value)
             case Exits():
                 failure = exit_failure(attempt.task.node, attempt.task_id, attempt.number, "killed")
                 self.machine.failed(attempt, failure)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine import effects as fx
 from beamweaver.engine.ids import idempotency_key, interrupt_id
-from beamweaver.engine.state import Question
+from beamweaver.engine.state import Question, Sleep
 from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
 from beamweaver.runtime.env import GraphCodec
 
@@ -35,7 +35,7 @@ class Exits:
 
 
 class Asks(BaseException):
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question | Sleep) -> None:
         self.question = question
 
 
@@ -46,6 +46,7 @@ class Ctx:
         self._driver = driver
         self._attempt = attempt
         self._asked = 0
+        self._slept = 0
         self.attempt = attempt.number
         self.era = driver.machine.state.step.era
         self.task_id = attempt.task_id
@@ -53,6 +54,13 @@ class Ctx:
         self.node = attempt.task.node
         self.first_attempt_at = attempt.first_us / 1_000_000
         self.idempotency_key = idempotency_key(driver.thread_id, attempt.task_id)
+
+    def sleep(self, seconds: float) -> None:
+        ordinal = self._slept
+        self._slept += 1
+        if all(sleep.ordinal != ordinal for sleep in self._attempt.task.sleeps or ()):
+            due_us = self._driver.env.now_us() + int(seconds * 1_000_000)
+            raise Asks(Sleep(ordinal, None, due_us, seconds))
 
     def interrupt(self, value: Any, *, key: str | None = None) -> Any:
         ordinal = self._asked
@@ -86,6 +94,9 @@ class TestEnv:
 
     def now_us(self) -> int:
         return int(self._driver.now * 1_000_000)
+
+    def clock(self) -> float:
+        return self._driver.now
 
     def random(self) -> float:
         return self._driver.rng.random()

@@ -333,3 +333,32 @@ def step_to_point(pipe, path, survives, nth):
         outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
         store.faults = lambda _point: None
     tell(("state", outcome.state))
+
+
+# Sleeps -------------------------------------------------------------------------------------------
+
+
+def napping(tell: Any) -> Any:
+    """A node that works, sleeps a little longer than in place, and works again."""
+
+    def work(what):
+        tell(("ran", what))
+
+    def node(_state, ctx):
+        for n in range(2):
+            ctx.step("work", work, n)
+            tell(("kept", n))
+            ctx.sleep(1.001)
+        return {"log": ["awake"]}
+
+    return line("napping", a=node).compile()
+
+
+def nap_to_point(pipe, path, nth):
+    """Run or go on with the napping graph, and be killed at the n-th fault point that is reached."""
+    killer = _Killer(nth)
+    store = store_at(path)
+    with Runtime(store, graphs=[napping(pipe.send)], fault=killer) as runtime:
+        store.faults = killer
+        runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
+        store.faults = lambda _point: None

@@ -13,6 +13,8 @@ from tests.runtime.children import (
     PATIENCE,
     STEPS,
     child,
+    nap_to_point,
+    napping,
     received,
     step_to_point,
     stepping,
@@ -127,3 +129,22 @@ def test_an_actor_that_is_killed_under_a_waiting_sub_step_wakes_it(store, when):
     assert seen[0] > when, "the actor was killed, and sub-steps followed"
     assert outcome.state["log"] == STEPS
     judge(told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", range(8, 60, 3))
+def test_a_run_that_is_killed_around_a_sleep_goes_on(tmp_path, nth):
+    path = tmp_path / "state.lmdb"
+    with child(nap_to_point, path, nth) as (process, pipe):
+        process.join(PATIENCE)
+        assert process.exitcode in (0, -signal.SIGKILL)
+        told = received(pipe)
+    store = LMDBCheckpointer(path, survives="process-kill")
+    try:
+        with Runtime(store, graphs=[napping(told.append)], recover="none") as runtime:
+            outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
+    finally:
+        store.close()
+    assert outcome.state["log"] == ["awake"]
+    for n in range(2):
+        assert ("ran", n) not in told[told.index(("kept", n)) :]

@@ -1,0 +1,95 @@
+"""The sleeping threads that are due soon and have no actor."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import RunRow
+    from supervisors.clock import Clock
+
+__all__ = ["Sleepers"]
+
+_SOON = 600.0
+"""Seconds in which a thread must be due to be held; the others are looked for again after this."""
+
+
+class Sleepers:
+    """Which threads are to be waked next; what is not due soon, or beyond `most`, is left to the store.
+
+    Within a process a sleep runs on the monotonic clock. Of a sleep that a dead process left, the rest is
+    worked out once, by the clock as it stood when this was made: `min(max(due - now, 0), delay)`.
+    """
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock = clock
+        self._most = max(most, 1)
+        self._began = clock.monotonic()
+        self._began_us = int(clock.time() * 1_000_000)
+        self._heap: list[tuple[float, str]] = []
+        self._held: dict[str, float] = {}
+        self._look: float | None = None
+        """When to look for those that were not held, if there were any."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def rest_of(self, run: RunRow, *, ours: bool) -> float:
+        """Seconds until a thread that the store lists is due.
+
+        Args:
+            run: Its run.
+            ours: Whether it fell asleep in this process.
+        """
+        passed = self._clock.monotonic() - self._began
+        rest = (run.due_us - self._began_us) / 1_000_000
+        return (rest if ours else min(max(rest, 0.0), run.delay)) - passed
+
+    def hold(self, thread_id: str, rest: float) -> None:
+        """Wake a thread in `rest` seconds, if it is to be held until then."""
+        now = self._clock.monotonic()
+        due = now + max(rest, 0.0)
+        if rest > _SOON:
+            self._look_at(now + _SOON)
+        elif self._held.get(thread_id) != due:
+            self._held[thread_id] = due
+            heapq.heappush(self._heap, (due, thread_id))
+            if len(self._heap) > 2 * self._most:
+                self._thin_out()
+
+    def _look_at(self, when: float) -> None:
+        self._look = when if self._look is None else min(self._look, when)
+
+    def _thin_out(self) -> None:
+        """Hold those that are due first, and look for the others when the last of these is due."""
+        kept = heapq.nsmallest(self._most, ((due, name) for name, due in self._held.items()))
+        if len(kept) < len(self._held):
+            self._look_at(kept[-1][0])
+        self._heap = kept  # sorted, so a heap
+        self._held = {name: due for due, name in kept}
+
+    def pop(self) -> str | None:
+        """A thread that is due, which is not held any more; None if none is."""
+        now = self._clock.monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            due, thread_id = heapq.heappop(self._heap)
+            if self._held.get(thread_id) == due:
+                del self._held[thread_id]
+                return thread_id
+        return None
+
+    def look_again(self) -> bool:
+        """Whether it is time to look for those that were not held; said once."""
+        if self._look is None or self._look > self._clock.monotonic():
+            return False
+        self._look = None
+        return True
+
+    @property
+    def next(self) -> float | None:
+        """When there is something to do, on the monotonic clock; None if never."""
+        first = self._heap[0][0] if self._heap else None
+        if first is None or self._look is None:
+            return self._look if first is None else first
+        return min(first, self._look)
