@@ -29,6 +29,7 @@ from beamweaver.types import (
     Resume,
     RetryPolicy,
     Send,
+    StateUpdate,
     ThreadState,
 )
 
@@ -56,6 +57,7 @@ __all__ = [
     "RetryPolicy",
     "Runtime",
     "Send",
+    "StateUpdate",
     "ThreadHandle",
     "ThreadState",
     "current_context",

@@ -19,6 +19,7 @@ __all__ = [
     "RunAdmitted",
     "RunEnded",
     "RunSleeps",
+    "StateUpdated",
     "StepCommitted",
     "StoreTrouble",
     "TaskAcknowledged",
@@ -98,6 +99,12 @@ class StepCommitted(_Event, frozen=True, kw_only=True):
     checkpoint_id: str
 
 
+class StateUpdated(_Event, frozen=True, kw_only=True):
+    """An edit of the state by a caller is durable."""
+
+    checkpoint_id: str
+
+
 class RunEnded(_Event, frozen=True, kw_only=True):
     """A run completed, failed, waits, was cancelled or drained, durably."""
 
@@ -128,6 +135,7 @@ Event: TypeAlias = (
     | AttemptFailed
     | AttemptKilled
     | StepCommitted
+    | StateUpdated
     | RunEnded
     | RunSleeps
     | StoreTrouble

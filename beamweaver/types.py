@@ -29,6 +29,7 @@ __all__ = [
     "Resume",
     "RetryPolicy",
     "Send",
+    "StateUpdate",
     "Status",
     "TaskView",
     "ThreadState",
@@ -323,6 +324,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] | None = None
     tags: Sequence[str] = ()
     rerun: Sequence[str] = ()
+    checkpoint_id: str | None = None
+    fork: bool = False
 
 
 class Invoke(_Options, frozen=True):
@@ -348,7 +351,11 @@ class Invoke(_Options, frozen=True):
 
 
 class Resume(_Options, frozen=True):
-    """Answers open questions: one answer, or `answers` by question id."""
+    """Answers open questions: one answer, or `answers` by question id.
+
+    With an older `checkpoint_id` (or `fork`), the one answer is for the question that the branch is going
+    to ask.
+    """
 
     answer: Any = msgspec.UNSET
     answers: Mapping[str, Any] | None = None
@@ -365,6 +372,18 @@ class Continue(_Options, frozen=True):
 
 class Cancel(msgspec.Struct, frozen=True):
     """Cancels the running run; it stays resumable."""
+
+
+class StateUpdate(msgspec.Struct, frozen=True):
+    """One update of `bulk_update_state`.
+
+    Args:
+        values: What a node would return: an update, a `Command`, …
+        as_node: The node that the values count as written by, or the id of a task of the open step.
+    """
+
+    values: Any
+    as_node: str | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):

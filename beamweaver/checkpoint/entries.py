@@ -14,6 +14,7 @@ __all__ = [
     "Answered",
     "Asked",
     "Continued",
+    "Edited",
     "Entry",
     "FailureRow",
     "Finished",
@@ -176,6 +177,18 @@ class Slept(msgspec.Struct, array_like=True, frozen=True, tag=10):
     delay: float
 
 
+class Edited(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """A caller edited the step: the result of a task, or with `task` -1 an amendment in an era of its own.
+
+    It belongs to the checkpoint in whose record it is: a branch from there has it too.
+    """
+
+    task: int
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+
+
 Entry: TypeAlias = (
     Finished
     | TaskFailed
@@ -187,4 +200,5 @@ Entry: TypeAlias = (
     | StepFailed
     | Memo
     | Slept
+    | Edited
 )

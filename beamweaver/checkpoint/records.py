@@ -96,8 +96,9 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         step: Its number; never used twice in a branch.
         source: `"input"` for an admission, `"restart"` for one in place of an unfinished run, `"loop"` for a
-            step; `"pruned"` for the rest of a checkpoint that was removed and whose values others need (it is
-            no checkpoint any more).
+            step, `"update"` for a caller's edit, `"fork"` for the first checkpoint of a branch that changes
+            nothing; `"pruned"` for the rest of a checkpoint that was removed and whose values others need (it
+            is no checkpoint any more).
         branch: The branch's id. The first checkpoint of a fork has a new one, and an older `parent`.
         parent: The `seq` of the checkpoint before it, or -1. That one may have been pruned since.
         writes: Each channel that changed and its encoded value.
@@ -113,6 +114,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
         deferred: Tasks that wait until the plan has no others.
         warnings: What was noted when the run ended with this checkpoint.
         metadata: What the run's callers noted, each value encoded.
+        parent_branch: The branch of `parent`, where it is another one.
+        nodes: As which nodes a caller edited; for a step, its nodes are the tasks of its parent.
     """
 
     step: int
@@ -131,6 +134,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     deferred: tuple[TaskRow, ...] = ()
     warnings: tuple[str, ...] = ()
     metadata: dict[str, bytes] = {}
+    parent_branch: str = ""
+    nodes: tuple[str, ...] = ()
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):
@@ -192,6 +197,8 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
         due_us: While it sleeps: when the first of its tasks is due (UTC microseconds).
         delay: How long that task sleeps in all, in seconds.
         used_us: How long it had executed since the caller's last call when it last fell asleep.
+        place: Digest of the last call that named a checkpoint: where it began, and what it asked.
+        promised: The encoded answer to the one question that this run is going to ask.
     """
 
     number: int
@@ -208,10 +215,15 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
     due_us: int = 0
     delay: float = 0.0
     used_us: int = 0
+    place: bytes = b""
+    promised: bytes | None = None
 
 
 class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
-    """The row of a thread: who began it, how it stands, its current run."""
+    """The row of a thread: who began it, how it stands, its current run.
+
+    `runs` is the highest number of its runs, where that is not the current one's.
+    """
 
     thread_id: str
     graph: str
@@ -222,6 +234,12 @@ class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
     run: RunRow
     created_us: int
     reason: str = ""
+    runs: int = 0
+
+    @property
+    def last_run(self) -> int:
+        """The highest number of its runs."""
+        return max(self.runs, self.run.number)
 
 
 class Move(msgspec.Struct, array_like=True, frozen=True):
@@ -267,6 +285,9 @@ class CallRow(msgspec.Struct, array_like=True, frozen=True):
     on_busy: str = "queue"
     options: RunOptions | None = None
     rerun: tuple[str, ...] = ()
+    checkpoint: str | None = None
+    fork: bool = False
+    place: bytes = b""
 
 
 class InboxMessage(msgspec.Struct, array_like=True, frozen=True):

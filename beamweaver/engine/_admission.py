@@ -177,19 +177,19 @@ class Admissions(Ownership):
 
     def _admitted_row(self, call: Call, status: StatusName) -> ThreadRow:
         state = self.state
-        assert call.input is not None, "a run starts with an input"
         now = self.env.now_us()
         old = state.row
         if old is not None:
             self._remember_names(old.run)
         run = RunRow(
-            number=old.run.number + 1 if old is not None else 1,
+            number=old.last_run + 1 if old is not None else 1,
             names=(call.run_id,),
-            digest=call.input.digest,
+            digest=b"" if call.input is None else call.input.digest,
             claimed_epoch=self.env.epoch,
             recursion_limit=call.recursion_limit,
             started_us=now,
             options=call.options,
+            place=call.place,
         )
         return ThreadRow(
             thread_id=state.thread_id,
@@ -239,7 +239,7 @@ class Admissions(Ownership):
             [Answered(at, q.ordinal, q.key, self.env.encode_any(a), q.id) for at, q, a in given]
         )
         answered = (*self.state.run.answered, *(entry.id for entry in entries))
-        run = self._continuing_run(call, call.input, answered=answered)
+        run = self._continuing_run(call, call.input, answered=answered, promised=None)
         self._check_view(amendment, dropped)
         for (_position, question, _answer), entry in zip(given, entries, strict=True):
             question.answer = entry.value
@@ -442,6 +442,8 @@ class Admissions(Ownership):
             names = (*names, call.run_id)
         if call.recursion_limit:
             changes["recursion_limit"] = call.recursion_limit
+        if call.place:
+            changes["place"] = call.place
         return msgspec.structs.replace(run, names=names, claimed_epoch=self.env.epoch, **changes)
 
     def _new_name(self, call: Call) -> tuple[tuple[str, int], ...]:

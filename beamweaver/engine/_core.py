@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["Core", "Stop"]
 
 
+_UNUSED = "the answer that was given with the call was not used: the branch asked no question"
+
+
 class Stop:
     """Why a step is being closed before its tasks are done, and the status that follows."""
 
@@ -63,8 +66,7 @@ class Core:
     def __init__(self, graph: CompiledGraph, env: Env, state: RunState) -> None:
         self.graph = graph
         self.env = env
-        self.state = state
-        state.values = with_initial(graph, state.values)
+        self.take_state(state)
         self.active = False
         """Whether the run executes here now."""
         self.calls: deque[Call] = deque()
@@ -107,6 +109,11 @@ class Core:
         """Tasks of a step at once; these four are those of the run, or else of the graph."""
         self._run_timer: tuple[Any, ...] | None = None
         self._step_timer: tuple[Any, ...] | None = None
+
+    def take_state(self, state: RunState) -> None:
+        """Stand where this state says, as the store has it."""
+        self.state = state
+        state.values = with_initial(self.graph, state.values)
 
     # Committing ---------------------------------------------------------------------------------
 
@@ -243,15 +250,24 @@ class Core:
         """What waited behind the run: its turn now, or the run's failure.
 
         A start waits on behind a run that did not end well, if it was told. An answer has its turn
-        wherever a question may be open, and so have a call that drops results and the call for which the run
-        was cancelled.
+        wherever a question may be open, and so have a call that drops results, the call for which the run
+        was cancelled, and one that goes on from an older checkpoint. An edit needs no run at all.
         """
         status = self.state.status
         turns: list[Call] = []
         held: deque[Call] = deque()
         for call in self.queue:
-            insists = call.kind is CallKind.RESUME or call.on_busy == "cancel" or call.rerun
-            if status in ("complete", "waiting") or (status in ("failed", "cancelled") and insists):
+            insists = (
+                call.kind is CallKind.RESUME
+                or call.on_busy == "cancel"
+                or call.rerun
+                or call.place != b""
+            )
+            if (
+                status in ("complete", "waiting")
+                or call.kind is CallKind.UPDATE
+                or (status in ("failed", "cancelled") and insists)
+            ):
                 turns.append(call)
             elif call.waits:
                 self.report(call)
@@ -292,6 +308,8 @@ class Core:
             "interrupts": self.open_interrupts(),
             "warnings": state.warnings,
         }
+        if state.status == "complete" and state.run.promised is not None:
+            shared["warnings"] = (*state.warnings, _UNUSED)
         if error is not None:
             return Failed(error=error, **shared)
         match state.status:

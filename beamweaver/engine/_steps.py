@@ -236,7 +236,11 @@ class Steps(Dozing):
         self._view = self.merged = self.routes = None
 
     def checkpoint(
-        self, source: str, number: int, writes: dict[str, bytes], run: RunRow | None = None
+        self,
+        source: str,
+        number: int,
+        writes: dict[str, bytes],
+        run: RunRow | None = None,
     ) -> Checkpoint:
         """The stored form of the state as it stands after `apply_step`; `run` is one that begins with it."""
         state = self.state

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.state import Question, RunState, Task
 
-__all__ = ["answers_for", "interrupts_of", "refuse_answered"]
+__all__ = ["answers_for", "interrupts_of", "judged", "refuse_answered"]
 
 
 def interrupts_of(state: RunState, task: Task) -> tuple[Interrupt, ...]:
@@ -77,7 +77,7 @@ def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
                 interrupts=tuple(open_),
             )
         ((position, question),) = open_.values()
-        return [(position, question, _judged(state, question, call.answer))]
+        return [(position, question, judged(state, question, call.answer))]
     if not call.answers:
         raise InvalidCall(
             "the map of answers is empty; give at least one", thread_id=state.thread_id
@@ -89,11 +89,15 @@ def answers_for(state: RunState, call: Call) -> list[tuple[int, Question, Any]]:
                 thread_id=state.thread_id,
                 interrupt_id=id_,
             )
-    return [(*open_[id_], _judged(state, open_[id_][1], a)) for id_, a in call.answers.items()]
+    return [(*open_[id_], judged(state, open_[id_][1], a)) for id_, a in call.answers.items()]
 
 
-def _judged(state: RunState, question: Question, answer: Any) -> Any:
-    """The answer as it is stored; the question's type judges it where this process has it."""
+def judged(state: RunState, question: Question, answer: Any) -> Any:
+    """The answer as it is stored; the question's type judges it where this process has it.
+
+    Raises:
+        InvalidAnswer: The question's schema refuses it.
+    """
     if not question.schema:
         return answer
     plain = plain_answer(answer)

@@ -6,14 +6,18 @@ import enum
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.answers import refuse_answered
+from beamweaver.engine.ids import checkpoint_id
+from beamweaver.engine.refusals import (
+    busy,
+    no_checkpoint,
+    nothing_to_rerun,
+    quarantined,
+    unfinished,
+    wrong_graph,
+)
 from beamweaver.errors import (
-    InvalidCall,
     NothingToContinue,
     NothingToResume,
-    Quarantined,
-    ThreadBusy,
-    UnfinishedRun,
-    WrongGraph,
 )
 from beamweaver.types import START
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from beamweaver.checkpoint.records import RunOptions
-    from beamweaver.engine.state import Planned, RunState, Write
+    from beamweaver.engine.state import Edit, Planned, RunState, Write
 
 __all__ = [
     "UNFINISHED",
@@ -31,7 +35,6 @@ __all__ = [
     "Prepared",
     "decide",
     "is_left",
-    "quarantined",
     "reruns_of",
 ]
 
@@ -47,6 +50,7 @@ class CallKind(enum.Enum):
     CONTINUE = "continue"
     CANCEL = "cancel"
     RELEASE = "release"
+    UPDATE = "update"
 
 
 class Prepared:
@@ -101,12 +105,18 @@ class Call:
         options: What else it gives in place of the graph's own; None if nothing.
         rerun: Nodes, or ids of tasks, whose finished results it drops.
         withdrawn: Its caller went away before it was decided: it does nothing.
+        checkpoint: The id of the checkpoint from which it goes on; None for the head.
+        fork: Whether it begins a branch even at the head.
+        place: Digest of checkpoint and fork with what is asked; empty if neither is given.
+        updates: For UPDATE: the edits, superstep by superstep.
     """
 
     __slots__ = (
         "again",
         "answer",
         "answers",
+        "checkpoint",
+        "fork",
         "graph",
         "id",
         "input",
@@ -117,9 +127,11 @@ class Call:
         "on_busy",
         "on_unfinished",
         "options",
+        "place",
         "recursion_limit",
         "rerun",
         "run_id",
+        "updates",
         "waits",
         "withdrawn",
     )
@@ -141,6 +153,10 @@ class Call:
         recursion_limit: int = 0,
         options: RunOptions | None = None,
         rerun: tuple[str, ...] = (),
+        checkpoint: str | None = None,
+        fork: bool = False,
+        place: bytes = b"",
+        updates: tuple[tuple[Edit, ...], ...] = (),
     ) -> None:
         self.id = id
         self.kind = kind
@@ -160,6 +176,10 @@ class Call:
         self.known_run: int | None = None
         self.message: int | None = None
         self.withdrawn = False
+        self.checkpoint = checkpoint
+        self.fork = fork
+        self.place = place
+        self.updates = updates
 
 
 class Decision(enum.Enum):
@@ -195,6 +215,14 @@ class Decision(enum.Enum):
     """The run is unfinished and does not execute here: it is not to be taken up any more."""
     RELEASE = "release"
     """A quarantined thread goes on."""
+    FORK = "fork"
+    """A branch begins at an older checkpoint, or at the head because the call says so."""
+    EDIT = "edit"
+    """The state is edited; nothing runs but routers."""
+
+
+_GOES_ON = frozenset({Decision.START, Decision.RESTART, Decision.GO_ON, Decision.AMEND})
+"""What writes on where the thread stands; amid a branch, that begins a new one."""
 
 
 def decide(
@@ -223,12 +251,7 @@ def decide(
     if row is None:
         return _on_new(state, call)
     if row.graph != call.graph:
-        raise WrongGraph(
-            f"thread {state.thread_id!r} belongs to graph {row.graph!r}, not to {call.graph!r}; "
-            "call it through that graph, or use another thread id",
-            thread_id=state.thread_id,
-            graph=row.graph,
-        )
+        raise wrong_graph(state.thread_id, row.graph, call.graph)
     if row.status == "quarantined":
         if call.kind is CallKind.RELEASE:
             return Decision.RELEASE
@@ -239,31 +262,37 @@ def decide(
         if active:
             return Decision.CANCEL
         return Decision.CANCEL_LEFT if row.status in UNFINISHED else Decision.REPORT
-    same_run = call.run_id in row.run.names or call.known_run == row.run.number
+    if call.kind is CallKind.UPDATE:
+        return _behind(state, call) if active else Decision.EDIT
+    amends = not (stopping or behind)
+    return _on_run(state, call, active=active, epoch=epoch, amends=amends)
+
+
+def _on_run(state: RunState, call: Call, *, active: bool, epoch: int, amends: bool) -> Decision:
+    run = state.run
+    same_run = call.run_id in run.names or call.known_run == run.number
     if not same_run and call.known_run is not None:
         return Decision.RECORDED
+    if call.place:
+        placed = _on_place(state, call, active=active, same_run=same_run, epoch=epoch)
+        if placed is not None:
+            return placed
     if active:
-        return _on_running(
-            state, call, same_run=same_run, epoch=epoch, amends=not (stopping or behind)
-        )
+        return _on_running(state, call, same_run=same_run, epoch=epoch, amends=amends)
     if call.rerun and not (call.again and same_run):
         return _on_rerun(state, call)
-    return _on_stopped(state, call, same_run=same_run, epoch=epoch)
-
-
-def quarantined(thread_id: str, reason: str) -> Quarantined:
-    """The refusal of a call on a quarantined thread."""
-    return Quarantined(
-        f"thread {thread_id!r} is quarantined: {reason}; release() it when the cause is mended",
-        thread_id=thread_id,
-        reason=reason,
-    )
+    decision = _on_stopped(state, call, same_run=same_run, epoch=epoch)
+    return Decision.FORK if not state.tip and decision in _GOES_ON else decision
 
 
 def _on_new(state: RunState, call: Call) -> Decision:
     thread_id = state.thread_id
     if call.rerun:
         reruns_of(state, call)
+    if call.place:
+        raise no_checkpoint(thread_id, call.checkpoint)
+    if call.kind is CallKind.UPDATE:
+        return Decision.EDIT
     if call.kind is CallKind.INVOKE and call.input is not None:
         return Decision.START
     if call.kind is CallKind.RESUME:
@@ -293,15 +322,17 @@ def _on_running(
         if _changes_nothing(state, call):
             return Decision.JOIN
         if call.on_unfinished == "reject":
-            raise _unfinished(state)
+            raise unfinished(state)
         if call.on_unfinished == "continue" and amends:
             return Decision.AMEND_RUNNING
+    return _behind(state, call)
+
+
+def _behind(state: RunState, call: Call) -> Decision:
+    """What a call does that cannot have its turn while the run executes."""
     if call.on_busy == "reject":
-        raise ThreadBusy(
-            f"thread {state.thread_id!r} runs (run {state.run.names[0]!r}) and the call said "
-            "on_busy='reject'; wait for the run, or use on_busy='queue'",
-            thread_id=state.thread_id,
-            run_id=state.run.names[0],
+        raise busy(
+            state, "the call said on_busy='reject'; wait for the run, or use on_busy='queue'"
         )
     return Decision.CANCEL_FIRST if call.on_busy == "cancel" else Decision.QUEUE
 
@@ -312,7 +343,7 @@ def _on_rerun(state: RunState, call: Call) -> Decision:
     if call.kind is CallKind.RESUME:
         return _on_answer(state, call)
     if call.kind is CallKind.INVOKE and call.on_unfinished == "reject":
-        raise _unfinished(state)
+        raise unfinished(state)
     return Decision.AMEND
 
 
@@ -327,14 +358,28 @@ def reruns_of(state: RunState, call: Call) -> tuple[int, ...]:
     for name in call.rerun:
         named = [t for t in tasks if t.node != START and name in (t.node, state.id_of(t))]
         if not named:
-            nodes = ", ".join(dict.fromkeys(t.node for t in tasks if t.node != START)) or "none"
-            raise InvalidCall(
-                f"rerun names {name!r}, and thread {state.thread_id!r} has no such task in an unfinished "
-                f"step; its tasks: {nodes}",
-                thread_id=state.thread_id,
-            )
+            raise nothing_to_rerun(state, name, tasks)
         found.extend(task.position for task in named if task.result is not None)
     return tuple(sorted(set(found)))
+
+
+def _on_place(
+    state: RunState, call: Call, *, active: bool, same_run: bool, epoch: int
+) -> Decision | None:
+    """What a call does that names a checkpoint; None where that says no more than to name none."""
+    head = checkpoint_id(state.branch, state.checkpoint_seq)
+    if not call.fork and call.checkpoint == head:
+        return None
+    run = state.run
+    complete = state.status == "complete"
+    if not same_run and not call.named and call.place == run.place:
+        # The call of a dead process, made again: its branch is there.
+        same_run = is_left(state, epoch) if active or complete else run.claimed_epoch < epoch
+    if not same_run:
+        return _behind(state, call) if active else Decision.FORK
+    if active:
+        return Decision.JOIN
+    return Decision.REPORT if complete else _go_on(state)
 
 
 def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
@@ -350,19 +395,10 @@ def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> D
     if not (state.run.claimed_epoch < epoch and _same_digest(state, call)):
         # The call of a dead process, made again, goes on whatever it says of unfinished runs.
         if call.on_unfinished == "reject":
-            raise _unfinished(state)
+            raise unfinished(state)
         if call.on_unfinished == "restart":
             return Decision.RESTART
     return _go_on(state) if _changes_nothing(state, call) else Decision.AMEND
-
-
-def _unfinished(state: RunState) -> UnfinishedRun:
-    return UnfinishedRun(
-        f"thread {state.thread_id!r} has an unfinished run ({state.status}) and the call said "
-        "on_unfinished='reject'; continue it with invoke(None), or use 'restart'",
-        thread_id=state.thread_id,
-        status=state.status,
-    )
 
 
 def _go_on(state: RunState) -> Decision:

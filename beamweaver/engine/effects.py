@@ -34,7 +34,9 @@ __all__ = [
     "StartAttempt",
     "StartTransition",
     "Transition",
+    "Updated",
     "WriteCommit",
+    "WriteCommits",
 ]
 
 
@@ -88,7 +90,7 @@ class Attempt:
     def task_id(self) -> str:
         """The task's id; worked out only when somebody asks."""
         if self._id is None:
-            self._id = task_id(self.branch, "", self.step, self.task.path)
+            self._id = self.task.id or task_id(self.branch, "", self.step, self.task.path)
         return self._id
 
 
@@ -170,6 +172,15 @@ class Noted:
         self.token = token
 
 
+class WriteCommits:
+    """The same for several commits of the thread at once; only the last one is acknowledged."""
+
+    __slots__ = ("commits",)
+
+    def __init__(self, commits: list[Commit]) -> None:
+        self.commits = commits
+
+
 class SetTimer(msgspec.Struct, eq=False):
     """Call `fired(key)` after `delay` seconds."""
 
@@ -193,13 +204,22 @@ class Admitted:
         self.run_id = run_id
 
 
+class Updated:
+    """The outcome of an edit: the checkpoint that it made."""
+
+    __slots__ = ("checkpoint_id",)
+
+    def __init__(self, checkpoint_id: str) -> None:
+        self.checkpoint_id = checkpoint_id
+
+
 class Reply:
     """The call's outcome, or the error that refuses it or that its run failed with."""
 
     __slots__ = ("call", "error", "outcome")
 
     def __init__(
-        self, call: Call, outcome: Outcome | None = None, error: Exception | None = None
+        self, call: Call, outcome: Outcome | Updated | None = None, error: Exception | None = None
     ) -> None:
         self.call = call
         self.outcome = outcome
@@ -232,6 +252,7 @@ Effect: TypeAlias = (
     | CancelTransition
     | WriteCommit
     | Noted
+    | WriteCommits
     | SetTimer
     | DropTimer
     | Admitted

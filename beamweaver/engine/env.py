@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.limits import Limits
 
 __all__ = ["Decoder", "Env"]
@@ -18,7 +19,7 @@ class Decoder(Protocol):
 
 
 class Env(Decoder, Protocol):
-    """Clock, chance, ids and encoding, injected."""
+    """Clock, chance, ids, encoding and older checkpoints, injected."""
 
     epoch: int
     """The store epoch of this owner."""
@@ -58,3 +59,9 @@ class Env(Decoder, Protocol):
 
     def decode_any(self, data: bytes) -> Any:
         """Any value from its bytes."""
+
+    def load(self, seq: int | None) -> ThreadImage | None:
+        """The thread's head as it is kept, or its checkpoint of record `seq`, raw; None if there is none.
+
+        For calls that go back to an older checkpoint, at the moment when they have their turn.
+        """

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from beamweaver.checkpoint.entries import Edited, Finished
+from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.rows import apply_entry, shows_progress, task_of, values_of
 from beamweaver.engine.state import OpenStep, RunState
+from beamweaver.types import START
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.records import Record, ThreadImage
+    from beamweaver.checkpoint.entries import Entry
+    from beamweaver.checkpoint.records import Record, StatusName, ThreadImage
     from beamweaver.engine.env import Env
 
-__all__ = ["fold", "progress_of"]
+__all__ = ["fold", "parked_status", "progress_of", "raw_entries"]
 
 
-def fold(image: ThreadImage, env: Env) -> RunState:
+def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
     """The state that the records say: newest checkpoint, then each entry after it.
+
+    Args:
+        image: The thread, as the store has it.
+        env: Decodes the values.
+        raw: Whether it is the checkpoint by itself, without what happened in its open step.
 
     Raises:
         DeserializationError: A stored value cannot be read back.
@@ -36,13 +45,28 @@ def fold(image: ThreadImage, env: Env) -> RunState:
     state.executed = checkpoint.executed
     state.warnings = checkpoint.warnings
     state.step = OpenStep(checkpoint.next_step, [task_of(row, env) for row in checkpoint.tasks])
-    _apply(state, image.checkpoint, env)
-    for record in image.entries:
-        _apply(state, record, env)
+    state.tip = image.tip
+    _apply(state, raw_entries(image.checkpoint) if raw else image.checkpoint.entries, env)
+    for record in () if raw else image.entries:
+        _apply(state, record.entries, env)
         state.entry_seqs.append(record.seq)
     state.seq = image.next_seq
     state.progress_seq = progress_of(image)
     return state
+
+
+def parked_status(state: RunState, before: StatusName) -> StatusName:
+    """How a thread stands that nobody executes, by its open step; `before`, where that fits still."""
+    tasks = state.step.tasks
+    if not tasks:
+        return "complete"
+    if any(task.failure is not None for task in tasks) or state.step.failure is not None:
+        return "failed"
+    if any(task.open_questions for task in tasks if task.result is None):
+        return "waiting"
+    if before == "sleeping" and not any(task.asleep for task in tasks if task.result is None):
+        return "cancelled"
+    return before if before in UNFINISHED else "cancelled"
 
 
 def progress_of(image: ThreadImage) -> int:
@@ -55,6 +79,18 @@ def progress_of(image: ThreadImage) -> int:
     return max(seqs, default=image.checkpoint.seq)
 
 
-def _apply(state: RunState, record: Record, env: Env) -> None:
-    for entry in record.entries:
+def raw_entries(record: Record) -> tuple[Entry, ...]:
+    """What belongs to a checkpoint itself: edits by callers, and the input of an entry with routers."""
+    checkpoint = record.checkpoint
+    assert checkpoint is not None, "only a checkpoint has a raw form"
+    return tuple(
+        entry
+        for entry in record.entries
+        if type(entry) is Edited
+        or (type(entry) is Finished and checkpoint.tasks[entry.task].node == START)
+    )
+
+
+def _apply(state: RunState, entries: tuple[Entry, ...], env: Env) -> None:
+    for entry in entries:
         apply_entry(state, entry, env)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.engine._admission import Admissions
+from beamweaver.engine._branches import Branches
 from beamweaver.engine._core import Stop
 from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.merge import with_initial
+from beamweaver.errors import Draining
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Machine"]
 
 
-class Machine(Admissions):
+class Machine(Branches):
     """A thread's state machine; its driver feeds events, then carries out the effects of `advance()`.
 
     The events are methods: `call`, `succeeded`, `failed`, `asked`, `slept`, `noted`, `lost`, `routed`,
@@ -84,6 +85,8 @@ class Machine(Admissions):
         return effects
 
     def _advance_once(self) -> bool:
+        if self.editing is not None:
+            return self.go_on_editing(self.editing)
         if self.calls:
             self.take(self.calls.popleft())
             return True
@@ -107,6 +110,8 @@ class Machine(Admissions):
         """The deadline of a drain passed: stop what still runs."""
         if self.active:
             self.halt(self.stop or Stop("drained"), wait=False)
+        elif self.editing is not None:
+            self.stop_editing("was cut off by the end of a drain", Draining)
 
     @property
     def at_rest(self) -> bool:
@@ -121,7 +126,7 @@ class Machine(Admissions):
     @property
     def idle(self) -> bool:
         """Whether nothing executes, is on its way to the store, or waits to be decided."""
-        return not (self.active or self.in_flight or self.calls)
+        return not (self.active or self.in_flight or self.calls or self.editing)
 
     @property
     def settled(self) -> bool:

@@ -8,6 +8,7 @@ from beamweaver.checkpoint.entries import (
     Answered,
     Asked,
     Continued,
+    Edited,
     Finished,
     Memo,
     MergeFailed,
@@ -46,6 +47,7 @@ __all__ = [
     "call_row",
     "continue_step",
     "continued_row",
+    "edited_row",
     "finished_row",
     "retry_row",
     "send_rows",
@@ -99,6 +101,11 @@ def continued_row(
     )
 
 
+def edited_row(position: int, result: Result) -> Edited:
+    """A caller's edit as it is stored: the result of a task, or an amendment (position -1)."""
+    return Edited(position, write_rows(result.writes), result.goto, send_rows(result.sends))
+
+
 def call_row(call: Call, env: Env) -> CallRow:
     """A told call as the inbox keeps it.
 
@@ -125,6 +132,9 @@ def call_row(call: Call, env: Env) -> CallRow:
         on_busy=call.on_busy,
         options=call.options,
         rerun=call.rerun,
+        checkpoint=call.checkpoint,
+        fork=call.fork,
+        place=call.place,
     )
 
 
@@ -147,7 +157,7 @@ def task_of(row: TaskRow, env: Env) -> Task:
     update = None
     if row.update is not None:
         update = {key: env.decode_sent(row.node, key, data) for key, data in row.update.items()}
-    return Task(row.node, row.source, row.index, update, row.update, row.timeout)
+    return Task(row.node, row.source, row.index, update, row.update, row.timeout, id=row.id)
 
 
 def writes_of(rows: tuple[WriteRow, ...], env: Env) -> tuple[Write, ...]:
@@ -212,6 +222,8 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
             state.step.tasks[entry.task].fall_asleep(sleep)
         case Continued():
             continue_step(state, _amendment(entry, env), entry.rerun)
+        case Edited():
+            _edit(state, entry, env)
         case MergeFailed():
             state.step.failure = failure_of(entry.failure, entry.node, "", 1)
         case _:
@@ -253,6 +265,19 @@ def _amendment(entry: Continued, env: Env) -> Amendment | None:
     if not entry.writes and entry.goto is None and not entry.sends:
         return None
     return Amendment(writes_of(entry.writes, env), entry.goto, sends_of(entry.sends, env))
+
+
+def _edit(state: RunState, entry: Edited, env: Env) -> None:
+    step = state.step
+    writes, sends = writes_of(entry.writes, env), sends_of(entry.sends, env)
+    if entry.task < 0:
+        step.era += 1
+        step.amendments.append(Amendment(writes, entry.goto, sends, step.era))
+        return
+    task = step.tasks[entry.task]
+    task.result = Result(writes, entry.goto, sends, step.era)
+    task.questions = task.sleeps = None
+    task.clear_failure()
 
 
 def _finish(state: RunState, entry: Finished, env: Env) -> None:

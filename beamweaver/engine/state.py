@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.entries import Memo
     from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
+    from beamweaver.engine.calls import Prepared
 
 __all__ = [
     "Amendment",
+    "Edit",
     "OpenStep",
     "Planned",
     "Question",
@@ -62,6 +64,16 @@ class Result(msgspec.Struct, eq=False):
 
 class Amendment(Result, eq=False):
     """A caller's update to an unfinished step; its `era` is the one that it begins."""
+
+
+class Edit:
+    """One update by a caller: as which node (or task, by its id), None if it is to be found out, and what."""
+
+    __slots__ = ("as_node", "prepared")
+
+    def __init__(self, as_node: str | None, prepared: Prepared) -> None:
+        self.as_node = as_node
+        self.prepared = prepared
 
 
 class Question:
@@ -123,6 +135,7 @@ class Task(msgspec.Struct, eq=False):
         due_us: When the next attempt is due, or 0.
         sleeps: Its sleeps, in order; only the last one may not be over.
         memos: What its durable sub-steps returned, by name, ordinal and key.
+        id: Its id: worked out on first use (`RunState.id_of`), or kept with its row.
     """
 
     node: str
@@ -141,7 +154,7 @@ class Task(msgspec.Struct, eq=False):
     questions: list[Question] | None = None
     sleeps: list[Sleep] | None = None
     memos: dict[tuple[str, int, str | None], Memo] | None = None
-    _id: str | None = None
+    id: str | None = None
 
     @property
     def path(self) -> str:
@@ -234,6 +247,7 @@ class RunState:
         "spent",
         "step",
         "thread_id",
+        "tip",
         "values",
         "versions",
         "warnings",
@@ -263,6 +277,8 @@ class RunState:
         self.executed = 0
         self.warnings: tuple[str, ...] = ()
         """What was noted when the run ended."""
+        self.tip = True
+        """Whether the head is the last checkpoint of its branch; if not, what goes on begins a new one."""
 
     @property
     def status(self) -> StatusName | None:
@@ -277,9 +293,9 @@ class RunState:
 
     def id_of(self, task: Task) -> str:
         """The id of a task of the open step, worked out on first use."""
-        if task._id is None:  # noqa: SLF001 - the cache belongs to this pair
-            task._id = task_id(self.branch, "", self.step.number, task.path)  # noqa: SLF001
-        return task._id  # noqa: SLF001
+        if task.id is None:
+            task.id = task_id(self.branch, "", self.step.number, task.path)
+        return task.id
 
 
 def failure_of(row: FailureRow, node: str, task: str, attempt: int) -> Failure:

@@ -24,6 +24,7 @@ __all__ = [
     "Write",
     "call_node",
     "call_router",
+    "collect",
     "normalize",
     "normalize_input",
     "normalize_routing",
@@ -114,6 +115,11 @@ def normalize_input(graph: CompiledGraph, value: object) -> NodeReturn:
         node=_INPUT,
         got=type(value).__name__,
     )
+
+
+def collect(graph: CompiledGraph, node: str | None, returned: object) -> NodeReturn:
+    """Judge what is to count as returned by a node of that name, which may be None: by nobody."""
+    return _NOTHING if returned is None else _Collector(graph, node).collect(returned)
 
 
 def normalize_routing(

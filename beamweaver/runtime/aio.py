@@ -13,11 +13,11 @@ from beamweaver.runtime.answers import ask_timeout, given
 if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
-    from beamweaver.runtime.waiters import Waiting
+    from beamweaver.runtime.waiters import Answer, Waiting
     from beamweaver.types import Outcome
     from supervisors import Future
 
-__all__ = ["on_a_worker", "outcome_of", "result_of", "running_loop"]
+__all__ = ["edited_by", "on_a_worker", "outcome_of", "result_of", "running_loop"]
 
 on_a_worker = asyncio.to_thread
 running_loop = asyncio.get_running_loop
@@ -71,3 +71,14 @@ async def outcome_of(
     finally:
         core.hub.waiters.let_go(waiting)
     return given(answer, raises=raises)
+
+
+async def edited_by(core: Core, graph: CompiledGraph, thread_id: str, waiting: Waiting) -> Answer:
+    """Await the answer of an edit; a caller that goes away withdraws it, unless it has begun."""
+    try:
+        return await result_of(waiting.done)  # type: ignore[no-any-return] # a waiter's future has an answer
+    except asyncio.CancelledError:
+        core.disconnect(graph, thread_id, waiting, cancel=False)
+        raise
+    finally:
+        core.hub.waiters.let_go(waiting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from beamweaver.engine.effects import Updated
 from beamweaver.errors import AskTimeout, BeamWeaverError, InvalidCall, RunFailed
 from beamweaver.types import Failed, Receipt
 from supervisors import CallTimeout
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.waiters import Answer, Waiters, Waiting
     from beamweaver.types import Outcome
 
-__all__ = ["ask_timeout", "await_outcome", "check_on_disconnect", "given"]
+__all__ = ["ask_timeout", "await_outcome", "check_on_disconnect", "given", "given_id"]
 
 
 def await_outcome(
@@ -53,10 +54,19 @@ def given(answer: Answer, *, raises: bool) -> Outcome:
     error = answer.error
     if error is None:
         assert answer.outcome is not None, "an answer has an outcome or an error"
+        assert not isinstance(answer.outcome, Updated), "an edit is answered with its checkpoint"
         return answer.outcome
     if not raises and isinstance(answer.outcome, Failed):
         return answer.outcome
     raise _fresh(error)
+
+
+def given_id(answer: Answer) -> str:
+    """The checkpoint that an edit made, or its error raised."""
+    if answer.error is not None:
+        raise _fresh(answer.error)
+    assert isinstance(answer.outcome, Updated), "an edit is answered with its checkpoint"
+    return answer.outcome.checkpoint_id
 
 
 def _fresh(error: Exception) -> Exception:

@@ -11,6 +11,7 @@ import msgspec
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.codec import Codec
 from beamweaver.checkpoint.memory import MemoryCheckpointer
+from beamweaver.engine.refusals import wrong_graph
 from beamweaver.errors import InvalidCall, NoCheckpointer
 from beamweaver.graph.builder import Graph as GraphBuilder
 from beamweaver.graph.compiled import CompiledGraph
@@ -22,8 +23,8 @@ from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.options import CallOptions, check_options
-from beamweaver.runtime.reading import read_state, wrong_graph
-from beamweaver.runtime.requests import check_thread_id, message_name, place_of, thread_id_of
+from beamweaver.runtime.reading import read_state
+from beamweaver.runtime.requests import check_thread_id, merge_place, message_name, place_of
 from beamweaver.types import Cancel, Invoke, Resume
 
 if TYPE_CHECKING:
@@ -91,11 +92,12 @@ class App(CompiledGraph, KeptThreads):
             input: An update of the state, or a `Command`: on an unfinished thread its `update` is an
                 amendment, its `goto` more tasks, its `resume` answers. None continues what is unfinished.
             thread_id: The thread; without one a new thread is made, its id is in the outcome.
-            config: LangGraph's form: `{"configurable": {"thread_id": …}}`.
+            config: LangGraph's form: `{"configurable": {"thread_id": …, "checkpoint_id": …}}`.
             on_unfinished: `"continue"`, `"reject"`, or `"restart"` in place of an unfinished run.
             raises: Whether a failed run raises its error; else `Failed` is returned.
             **options: `run_id`, `recursion_limit`, `run_timeout`, `step_timeout`, `failure_policy`,
-                `max_concurrency`, `on_busy`, `metadata`, `tags`, `rerun`: see `beamweaver.CallOptions`.
+                `max_concurrency`, `on_busy`, `metadata`, `tags`, `rerun`, `checkpoint_id`,
+                `fork`: see `beamweaver.CallOptions`.
 
         Returns:
             `Completed`, `Interrupted`, `Drained`, `Cancelled` or `Failed`; all have `.state`.
@@ -108,9 +110,10 @@ class App(CompiledGraph, KeptThreads):
             TypeError: There is no such option.
         """
         check_options(options, "invoke")
+        thread_id = merge_place(options, thread_id, config)
         return self._call(
             Invoke(input, on_unfinished=on_unfinished, **options),
-            thread_id_of(thread_id, config),
+            thread_id,
             raises=raises,
         )
 
@@ -125,6 +128,9 @@ class App(CompiledGraph, KeptThreads):
         **options: Unpack[CallOptions],
     ) -> Outcome:
         """Answer open questions and go on. Without an answer it is `invoke(None)`.
+
+        With an older `checkpoint_id` (or `fork=True`) the branch that starts there runs until its one
+        question is asked, and the answer is given to that.
 
         Args:
             answer: The answer to the one open question (None is one), or a map from question id to answer.
@@ -142,9 +148,10 @@ class App(CompiledGraph, KeptThreads):
             InvalidAnswer: The question's schema refuses the answer; the question stays open.
         """
         check_options(options, "resume")
+        thread_id = merge_place(options, thread_id, config)
         return self._call(
             Resume(answer, answers, **options),
-            self._kept_thread(thread_id_of(thread_id, config), "resume"),
+            self._kept_thread(thread_id, "resume"),
             raises=raises,
         )
 
@@ -165,9 +172,10 @@ class App(CompiledGraph, KeptThreads):
         resumable (unless others wait for it); `"continue"` lets it go on.
         """
         check_options(options, "ainvoke")
+        thread_id = merge_place(options, thread_id, config)
         return await self._acall(
             Invoke(input, on_unfinished=on_unfinished, **options),
-            thread_id_of(thread_id, config),
+            thread_id,
             raises=raises,
             on_disconnect=on_disconnect,
         )
@@ -185,9 +193,10 @@ class App(CompiledGraph, KeptThreads):
     ) -> Outcome:
         """`resume`, awaitable; `on_disconnect` is that of `ainvoke`."""
         check_options(options, "aresume")
+        thread_id = merge_place(options, thread_id, config)
         return await self._acall(
             Resume(answer, answers, **options),
-            self._kept_thread(thread_id_of(thread_id, config), "aresume"),
+            self._kept_thread(thread_id, "aresume"),
             raises=raises,
             on_disconnect=on_disconnect,
         )
@@ -222,9 +231,8 @@ class App(CompiledGraph, KeptThreads):
             checkpoint_id: A checkpoint of it, raw; the head if None, with what is finished applied.
             config: LangGraph's form of thread and checkpoint, as in `ThreadState.parent_config`.
         """
-        given, checkpoint = place_of(thread_id, config)
+        given, checkpoint_id = place_of(thread_id, config, checkpoint_id)
         thread_id = self._kept_thread(given, "get_state")
-        checkpoint_id = checkpoint_id if checkpoint is None else checkpoint
         check_thread_id(thread_id, DEFAULT_LIMITS)
         if self._codec is None:
             self._codec = Codec()
@@ -245,6 +253,10 @@ class App(CompiledGraph, KeptThreads):
     def _editor(self) -> tuple[Core, str]:
         self._check_keeps("a change of threads")
         return self._open(), self.name
+
+    def _place_of_edit(self, _thread_id: str) -> tuple[Core, CompiledGraph]:
+        self._check_keeps("update_state")
+        return self._open(), self
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """A handle on a thread, for `tell` and `ask`."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from beamweaver.checkpoint.codec import ChannelCodec, Codec
+    from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.runtime.hub import Hub
 
@@ -74,6 +75,7 @@ class ThreadEnv:
     __slots__ = (
         "_codec",
         "_hub",
+        "_thread_id",
         "_time",
         "clock",
         "copy",
@@ -86,8 +88,9 @@ class ThreadEnv:
         "limits",
     )
 
-    def __init__(self, hub: Hub, codec: GraphCodec, incarnation: int) -> None:
+    def __init__(self, hub: Hub, codec: GraphCodec, thread_id: str, incarnation: int) -> None:
         self._hub = hub
+        self._thread_id = thread_id
         self._codec = hub.codec
         self._time = hub.system.clock.time
         self.clock = hub.system.clock.monotonic
@@ -124,3 +127,7 @@ class ThreadEnv:
     def decode_any(self, data: bytes) -> Any:
         """Any value from its bytes."""
         return self._codec.decode(data)
+
+    def load(self, seq: int | None) -> ThreadImage | None:
+        """The thread's head as the store has it, or an older checkpoint."""
+        return self._hub.store.load(self._thread_id, seq)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import BeamWeaverError, CallRefused
 from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking
+from beamweaver.runtime.editing import amake_edit, make_edit
 from beamweaver.runtime.reading import read_state
-from beamweaver.runtime.requests import Release
-from beamweaver.types import Cancel, Continue, Receipt
+from beamweaver.runtime.requests import Release, Update
+from beamweaver.types import Cancel, Continue, Receipt, StateUpdate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
     from beamweaver.runtime.requests import Message
@@ -156,6 +159,53 @@ class ThreadHandle:
         if state is not None:
             self.tell(Release())
             self.tell(Continue())
+
+    def update_state(
+        self,
+        values: Any,
+        as_node: str | None = None,
+        checkpoint_id: str | None = None,
+        *,
+        on_busy: str = "queue",
+    ) -> str:
+        """Edit the thread's state; see `App.update_state`. Returns the new checkpoint's id."""
+        return self.bulk_update_state(
+            [[StateUpdate(values, as_node)]], checkpoint_id, on_busy=on_busy
+        )
+
+    def bulk_update_state(
+        self,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        checkpoint_id: str | None = None,
+        *,
+        on_busy: str = "queue",
+    ) -> str:
+        """Edit it in several supersteps; see `App.bulk_update_state`."""
+        update = Update(supersteps, checkpoint_id, on_busy)
+        return make_edit(self._core, self._graph, self.thread_id, update)
+
+    async def aupdate_state(
+        self,
+        values: Any,
+        as_node: str | None = None,
+        checkpoint_id: str | None = None,
+        *,
+        on_busy: str = "queue",
+    ) -> str:
+        """`update_state`, awaitable."""
+        update = Update([[StateUpdate(values, as_node)]], checkpoint_id, on_busy)
+        return await amake_edit(self._core, self._graph, self.thread_id, update)
+
+    async def abulk_update_state(
+        self,
+        supersteps: Sequence[Sequence[StateUpdate]],
+        checkpoint_id: str | None = None,
+        *,
+        on_busy: str = "queue",
+    ) -> str:
+        """`bulk_update_state`, awaitable."""
+        update = Update(supersteps, checkpoint_id, on_busy)
+        return await amake_edit(self._core, self._graph, self.thread_id, update)
 
     def get_state(self, checkpoint_id: str | None = None) -> ThreadState | None:
         """The thread as the store has it, with what is finished of an open step; None if there is none."""

@@ -65,6 +65,7 @@ class Hands(Actor):
             fx.CancelTransition: self._cancel_transition,
             fx.WriteCommit: self._write,
             fx.Noted: self._noted,
+            fx.WriteCommits: self._write_all,
             fx.SetTimer: self._set_timer,
             fx.DropTimer: self._drop_timer,
             fx.Admitted: self._admitted,
@@ -156,8 +157,7 @@ class Hands(Actor):
 
     def _frame_of(self, machine: Machine) -> Frame:
         row, frame = machine.state.row, self._frame
-        assert row is not None, "what runs has a run"
-        run_id = row.run.names[0]
+        run_id = "" if row is None else row.run.names[0]  # an edit may come before the first run
         if frame is None or frame.run_id != run_id or frame.graph is not machine.graph:
             hub, graph = self._hub, machine.graph
             strict = hub.strict if graph.strict is None else graph.strict
@@ -202,6 +202,11 @@ class Hands(Actor):
 
     def _noted(self, effect: fx.Noted) -> None:
         effect.token.offer(None)  # the future of the note
+
+    def _write_all(self, effect: fx.WriteCommits) -> None:
+        writer = self._hub.writer
+        assert writer is not None, "the writer starts before the threads"
+        writer.put_inline(msg.WriteAll(effect.commits, self.cell))
 
     def _set_timer(self, effect: fx.SetTimer) -> None:
         for key, held in self._held.items():

@@ -77,7 +77,7 @@ def _states(
             env = ReadEnv(codec, GraphCodec(codec, graph))
         if wanted and not _fits(metadata_of(image, env, raw=True), wanted):
             continue
-        yield snapshot(graph, image, fold(image, env), env, raw=True)
+        yield snapshot(graph, image, fold(image, env, raw=True), env, raw=True)
         left = None if left is None else left - 1
 
 

@@ -46,6 +46,9 @@ def _call_of(message: InboxMessage, env: Env, graph: str) -> Call:
         recursion_limit=row.recursion_limit,
         options=row.options,
         rerun=row.rerun,
+        checkpoint=row.checkpoint,
+        fork=row.fork,
+        place=row.place,
     )
     call.message = message.number
     return call

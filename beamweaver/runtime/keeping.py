@@ -6,11 +6,14 @@ import abc
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from beamweaver.checkpoint.records import StatusName
+from beamweaver.engine.refusals import wrong_graph
 from beamweaver.errors import CorruptRecord, InvalidCall, ThreadBusy
 from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime.editing import EditedThreads
 from beamweaver.runtime.edits import Apply
+from beamweaver.runtime.heads import move_head
 from beamweaver.runtime.history import read_history
-from beamweaver.runtime.reading import wrong_graph
+from beamweaver.runtime.reading import seq_of
 from beamweaver.runtime.requests import check_thread_id
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ class Source:
         self.limits = limits
 
 
-class KeptThreads(abc.ABC):
+class KeptThreads(EditedThreads):
     """The calls of `App` and `Runtime` about threads that are kept.
 
     Those that change the store go through its checkpoint writer, between two groups of commits. They need
@@ -83,7 +86,8 @@ class KeptThreads(abc.ABC):
             limit: How many at the most; None for all.
             before: A checkpoint's id; only older ones are given. It may have been removed since.
             filter: What the metadata must have, such as `{"source": "loop"}`: any of `graph`, `version`,
-                `source` (`"input"` or `"loop"`), `step`, `run_id`, `reason` and `owner_deaths`.
+                `source` (`"input"`, `"loop"`, `"update"` or `"fork"`), `step`, `run_id`, `reason` and
+                `owner_deaths`.
 
         Returns:
             An iterator of states; `state.config["configurable"]["checkpoint_id"]` is the checkpoint's id.
@@ -151,6 +155,42 @@ class KeptThreads(abc.ABC):
 
         return bool(_apply(core, copy, changes=target))
 
+    def set_head(self, thread_id: str, checkpoint_id: str) -> bool:
+        """Move the head of a thread to another checkpoint, of any branch; nothing is removed.
+
+        At the last checkpoint of a branch the thread is as it was there, with the open questions and the
+        results of its open step. Amid a branch, what goes on from there begins a new one.
+
+        Args:
+            thread_id: The thread.
+            checkpoint_id: The checkpoint, as in `get_state_history`.
+
+        Returns:
+            Whether the thread exists; if not, nothing was done.
+
+        Raises:
+            InvalidCall: It has no such checkpoint.
+            ThreadBusy: It runs; `cancel` it first, or wait.
+            Quarantined: It is set aside.
+            WrongGraph: It belongs to another graph than the app's.
+            UnknownGraph: The runtime lacks its graph.
+            StoreError: The store refused it.
+        """
+        core, only = self._editor()
+        check_thread_id(thread_id, core.hub.limits)
+        if seq_of(checkpoint_id) is None:
+            raise InvalidCall("checkpoint_id is None; take one from get_state_history")
+
+        def move(store: Checkpointer, epoch: int) -> bool:
+            row = _row(store, thread_id)
+            if row is None:
+                return False
+            _check_graph(row, only)
+            _check_rests(core.hub, row, epoch, "moved")
+            return move_head(core.hub, store, epoch, row, checkpoint_id)
+
+        return bool(_apply(core, move, changes=thread_id))
+
     def delete_thread(self, thread_id: str) -> bool:
         """Remove all of a thread, with its inbox; when this returns that is durable.
 
@@ -175,7 +215,7 @@ class KeptThreads(abc.ABC):
         def delete(store: Checkpointer, epoch: int) -> bool:
             row = _row_if_whole(hub, store, thread_id)
             _check_graph(row, only)
-            _check_rests(hub, row, epoch)
+            _check_rests(hub, row, epoch, "deleted")
             found = store.delete_thread(epoch, thread_id)
             hub.quarantined.pop(thread_id, None)
             return found
@@ -302,12 +342,12 @@ def _row_if_whole(hub: Hub, store: Checkpointer, thread_id: str) -> ThreadRow | 
         return None
 
 
-def _check_rests(hub: Hub, row: ThreadRow | None, epoch: int) -> None:
+def _check_rests(hub: Hub, row: ThreadRow | None, epoch: int, what: str) -> None:
     if row is None or row.status not in _EXECUTING or row.thread_id in hub.quarantined:
         return
     if max(row.run.claimed_epoch, row.run.taken_up_epoch) == epoch:
         raise ThreadBusy(
-            f"thread {row.thread_id!r} runs (run {row.run.names[0]!r}), so it cannot be deleted; wait "
+            f"thread {row.thread_id!r} runs (run {row.run.names[0]!r}), so it cannot be {what}; wait "
             "for the run, or cancel it first",
             thread_id=row.thread_id,
             run_id=row.run.names[0],

@@ -33,6 +33,7 @@ __all__ = [
     "SetTimer",
     "Sleeps",
     "Write",
+    "WriteAll",
 ]
 
 
@@ -105,6 +106,16 @@ class Note:
         self.attempt = attempt
         self.memo = memo
         self.done = done
+
+
+class WriteAll:
+    """To the writer: make these of one thread durable, in one group, and tell `cell` of the last one."""
+
+    __slots__ = ("cell", "commits")
+
+    def __init__(self, commits: list[Commit], cell: Cell) -> None:
+        self.commits = commits
+        self.cell = cell
 
 
 class Acknowledged(msgspec.Struct, gc=False, eq=False):

@@ -45,6 +45,9 @@ class CallOptions(TypedDict, total=False):
         tags: Words to find the run by; in the metadata under `"tags"`.
         rerun: Nodes (or ids of tasks) whose finished results in the unfinished step are dropped, so that
             they run again.
+        checkpoint_id: The checkpoint to go on from. The head is the same as None; an older one starts a
+            branch, which has nothing of what happened after it, and becomes the head.
+        fork: Whether a branch starts even at the head.
 
     Example:
         >>> from beamweaver import END, START, Graph
@@ -64,6 +67,8 @@ class CallOptions(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     tags: Sequence[str]
     rerun: Sequence[str]
+    checkpoint_id: str | None
+    fork: bool
 
 
 _OTHERS: Final = ("thread_id", "config", "on_unfinished", "on_disconnect", "raises")

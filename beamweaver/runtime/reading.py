@@ -9,8 +9,9 @@ from beamweaver.engine.answers import interrupts_of
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
+from beamweaver.engine.refusals import wrong_graph
 from beamweaver.engine.rows import values_of
-from beamweaver.errors import InvalidCall, InvalidUpdate, WrongGraph
+from beamweaver.errors import InvalidCall, InvalidUpdate
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.types import START, Completed, TaskView, ThreadState
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReadEnv",
+    "is_checkpoint",
     "metadata_of",
     "read_state",
     "recorded_outcome",
     "seq_of",
     "snapshot",
-    "wrong_graph",
 ]
+
+
+_NUMBERS = 1 << 63
 
 
 class ReadEnv:
@@ -67,6 +71,10 @@ class ReadEnv:
         """No ids here."""
         raise InvalidCall("a reader makes no ids")
 
+    def load(self, seq: int | None) -> ThreadImage | None:
+        """No store here."""
+        raise InvalidCall(f"a reader of one image does not load another ({seq})")
+
 
 def read_state(
     store: Checkpointer,
@@ -83,31 +91,21 @@ def read_state(
     """
     seq = seq_of(checkpoint)
     image = store.load(thread_id, seq)
-    if image is None or not _is(image, checkpoint):
+    if image is None or not is_checkpoint(image, checkpoint):
         return None
     if image.row.graph != graph.name:
         raise wrong_graph(thread_id, image.row.graph, graph.name)
     env = ReadEnv(codec, GraphCodec(codec, graph))
-    state = fold(image, env)
+    state = fold(image, env, raw=seq is not None)
     return snapshot(graph, image, state, env, raw=seq is not None)
 
 
-def _is(image: ThreadImage, checkpoint: str | None) -> bool:
+def is_checkpoint(image: ThreadImage, checkpoint: str | None) -> bool:
     """Whether it is the checkpoint asked for, not one of a thread that was made again under the id."""
     found = image.checkpoint.checkpoint
     if checkpoint is None or found is None:
         return True
     return checkpoint_id(found.branch, image.checkpoint.seq) == checkpoint
-
-
-def wrong_graph(thread_id: str, belongs: str, asked: str) -> WrongGraph:
-    """The refusal of a call through another graph than the thread's."""
-    return WrongGraph(
-        f"thread {thread_id!r} belongs to graph {belongs!r}, not to {asked!r}; call it through that "
-        "graph, or use another thread id",
-        thread_id=thread_id,
-        graph=belongs,
-    )
 
 
 def seq_of(checkpoint: str | None) -> int | None:
@@ -119,7 +117,7 @@ def seq_of(checkpoint: str | None) -> int | None:
     if checkpoint is None:
         return None
     parsed = parse_checkpoint_id(checkpoint) if isinstance(checkpoint, str) else None
-    if parsed is None:
+    if parsed is None or parsed[1] >= _NUMBERS:
         raise InvalidCall(
             f"checkpoint_id is {checkpoint!r}, which is none; take it from an outcome or a state"
         )
@@ -170,7 +168,9 @@ def snapshot(
         created_at=dt.datetime.fromtimestamp(record.at_us / 1_000_000, dt.UTC),
         config=_config(row.thread_id, state.branch, record.seq),
         parent_config=(
-            _config(row.thread_id, state.branch, step.parent) if step.parent >= 0 else None
+            _config(row.thread_id, step.parent_branch or state.branch, step.parent)
+            if step.parent >= 0
+            else None
         ),
         step=step.step,
         status=row.status,

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from beamweaver.engine.calls import Call, CallKind, Prepared
+from beamweaver.engine.state import Edit
 from beamweaver.errors import InvalidCall, InvalidThreadId, InvalidUpdate, SerializationError
 from beamweaver.graph.copies import unshared
+from beamweaver.graph.edits import normalize_update
 from beamweaver.graph.updates import normalize_input
 from beamweaver.runtime.node import to_result
 from beamweaver.runtime.options import choice, rerun_of, run_options
-from beamweaver.types import Cancel, Command, Continue, Invoke, Resume
+from beamweaver.runtime.reading import seq_of
+from beamweaver.types import END, Cancel, Command, Continue, Invoke, Resume, StateUpdate
 
 if TYPE_CHECKING:
     from beamweaver.engine.state import Result
     from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.graph.updates import NodeReturn
     from beamweaver.limits import Limits
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
+    from beamweaver.runtime.options import CallOptions
 
 __all__ = [
     "Message",
     "Release",
+    "Update",
     "check_thread_id",
     "make_call",
+    "merge_place",
     "message_name",
     "place_of",
-    "thread_id_of",
 ]
 
 
@@ -37,9 +43,17 @@ class Release(msgspec.Struct, frozen=True):
     """Lets a quarantined thread go on; users say it by `release()`."""
 
 
-Message = Invoke | Resume | Continue | Cancel | Release
+class Update(msgspec.Struct, frozen=True):
+    """Edits the state; users say it by `update_state()` and `bulk_update_state()`."""
 
-_MESSAGES = (Invoke, Resume, Continue, Cancel, Release)
+    supersteps: Sequence[Sequence[StateUpdate]]
+    checkpoint_id: str | None = None
+    on_busy: str = "queue"
+
+
+Message = Invoke | Resume | Continue | Cancel | Release | Update
+
+_MESSAGES = (Invoke, Resume, Continue, Cancel, Release, Update)
 
 
 def check_thread_id(thread_id: object, limits: Limits) -> str:
@@ -74,31 +88,17 @@ def _unfit(text: str) -> bool:
     return "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def thread_id_of(thread_id: str | None, config: Mapping[str, Any] | None) -> str | None:
-    """The thread id of a call, given by keyword or in LangGraph's `config`.
-
-    Raises:
-        InvalidCall: Both are given and differ, or `config` says something that would be ignored.
-    """
-    given, checkpoint = place_of(thread_id, config)
-    if checkpoint is not None:
-        raise InvalidCall(
-            f"config names checkpoint_id {checkpoint!r}; a call begins at the head: calls from an older "
-            "checkpoint are not supported yet"
-        )
-    return given
-
-
 def place_of(
-    thread_id: str | None, config: Mapping[str, Any] | None
+    thread_id: str | None, config: Mapping[str, Any] | None, checkpoint_id: str | None = None
 ) -> tuple[str | None, str | None]:
     """Thread and checkpoint, given by keyword or in LangGraph's `config`.
 
     Raises:
-        InvalidCall: `config` has another shape, or keys that would be ignored.
+        InvalidCall: `config` has another shape, keys that would be ignored, or says something else than
+            the keywords.
     """
     if config is None:
-        return thread_id, None
+        return thread_id, checkpoint_id
     shape = "{'configurable': {'thread_id': …, 'checkpoint_id': …}}"
     inner = config.get("configurable") if isinstance(config, Mapping) else None
     if not isinstance(inner, Mapping) or not inner:
@@ -113,7 +113,29 @@ def place_of(
     given = inner.get("thread_id")
     if thread_id is not None and given is not None and thread_id != given:
         raise InvalidCall(f"thread_id is {thread_id!r} and config names {given!r}; give one")
-    return (thread_id if given is None else given), inner.get("checkpoint_id")
+    named = inner.get("checkpoint_id")
+    if checkpoint_id is not None and named is not None and checkpoint_id != named:
+        raise InvalidCall(
+            f"checkpoint_id is {checkpoint_id!r} and config names {named!r}; give one"
+        )
+    return (
+        thread_id if given is None else given,
+        checkpoint_id if named is None else named,
+    )
+
+
+def merge_place(
+    options: CallOptions, thread_id: str | None, config: Mapping[str, Any] | None
+) -> str | None:
+    """The thread of a call; the checkpoint that `config` names goes to the options.
+
+    Raises:
+        InvalidCall: As `place_of`.
+    """
+    thread_id, checkpoint = place_of(thread_id, config, options.get("checkpoint_id"))
+    if checkpoint is not None:
+        options["checkpoint_id"] = checkpoint
+    return thread_id
 
 
 def make_call(
@@ -148,6 +170,10 @@ def make_call(
         _give_input(hub, graph, call, message)
     elif isinstance(message, Resume):
         _give_answers(call, message.answer, message.answers)
+    elif isinstance(message, Update):
+        call.on_busy = choice("on_busy", message.on_busy, ("queue", "reject", "cancel"))
+        call.updates = _edits(hub, graph, message.supersteps)
+    _give_place(hub, call, message)
     return call
 
 
@@ -176,8 +202,31 @@ def _give_input(hub: Hub, graph: CompiledGraph, call: Call, message: Invoke) -> 
         )
 
 
+def _give_place(hub: Hub, call: Call, message: Message) -> None:
+    """From which checkpoint the call goes on, where it says so."""
+    call.checkpoint = getattr(message, "checkpoint_id", None)
+    call.fork = getattr(message, "fork", False)
+    if not isinstance(call.fork, bool):
+        raise InvalidCall(f"fork is {call.fork!r}; give True or False")
+    seq_of(call.checkpoint)  # refuses what is none
+    if call.checkpoint is None and not call.fork:
+        return
+    asked = call.answers if call.answers is not None else [call.answer]
+    call.place = hub.codec.digest(
+        {
+            "checkpoint": call.checkpoint or "",
+            "fork": call.fork,
+            "kind": call.kind.value,
+            "input": call.input.digest if call.input is not None else b"",
+            "asked": asked if call.kind is CallKind.RESUME else [],
+        }
+    )
+
+
 def message_name(message: Message) -> str:
     """The verb by which users call what the message asks."""
+    if isinstance(message, Update):
+        return "update_state"
     return "resume" if isinstance(message, Resume) else "invoke"
 
 
@@ -195,6 +244,8 @@ def _kind(message: Message) -> CallKind:
             return CallKind.RESUME
         case Release():
             return CallKind.RELEASE
+        case Update():
+            return CallKind.UPDATE
         case _:
             return CallKind.CANCEL
 
@@ -220,14 +271,19 @@ def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) ->
         SerializationError: A value cannot be stored.
     """
     answer = normalize_input(graph, value)
-    try:
-        result = to_result(codec, answer, "input")
-    except SerializationError as error:
-        raise SerializationError(
-            error.message.replace("node 'input'", "the input"), **error.ids
-        ) from error.__cause__
     if len({channel for channel, _value, _over in answer.writes}) != len(answer.writes):
         raise InvalidUpdate("the input gives one key twice; give each key once")
+    return _prepared(hub, codec, answer, "the input")
+
+
+def _prepared(hub: Hub, codec: GraphCodec, answer: NodeReturn, what: str) -> Prepared:
+    """A judged input or update, encoded."""
+    try:
+        result = to_result(codec, answer, what)
+    except SerializationError as error:
+        raise SerializationError(
+            error.message.replace(f"node {what!r}", what), **error.ids
+        ) from error.__cause__
     digest = hub.codec.digest(
         {
             "writes": {write.channel: write.value for write in result.writes if write.data},
@@ -247,6 +303,39 @@ def _own_values(result: Result, codec: GraphCodec) -> None:
     for send in result.sends:
         for key in send.data:
             send.update[key] = unshared(send.update[key], codec.copy)
+
+
+def _edits(hub: Hub, graph: CompiledGraph, given: object) -> tuple[tuple[Edit, ...], ...]:
+    """The updates of each superstep, judged.
+
+    Raises:
+        InvalidCall: There are none, or they do not fit together.
+        InvalidUpdate and others: What is wrong with one of them.
+    """
+    example = "[[StateUpdate(values, as_node=…), …], …]"
+    supersteps = list(given) if isinstance(given, (list, tuple)) else []
+    if not supersteps:
+        raise InvalidCall(f"the supersteps are {given!r}; give at least one: {example}")
+    made = []
+    for updates in supersteps:
+        if not isinstance(updates, (list, tuple)) or not updates:
+            raise InvalidCall(f"a superstep is {updates!r}; give a list of updates: {example}")
+        for update in updates:
+            if not isinstance(update, StateUpdate):
+                raise InvalidCall(f"an update is {update!r}; give StateUpdate(values, as_node=…)")
+        nodes = [update.as_node for update in updates]
+        if len(nodes) > 1 and (None in nodes or END in nodes or len({*nodes}) < len(nodes)):
+            raise InvalidCall(
+                f"a superstep has {len(nodes)} updates, as_node= {nodes}; several in one superstep each need "
+                "a node of their own, and none of them END"
+            )
+        made.append(tuple([_edit(hub, graph, update) for update in updates]))
+    return tuple(made)
+
+
+def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate) -> Edit:
+    answer = normalize_update(graph, update.as_node, update.values)
+    return Edit(update.as_node, _prepared(hub, hub.codec_of(graph), answer, "the update"))
 
 
 def _run_id(run_id: object, limits: Limits) -> str:

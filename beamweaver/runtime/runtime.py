@@ -272,6 +272,12 @@ class Runtime(KeptThreads):
         hub = core.hub
         return Source(core.store, hub.codec, lambda _thread, name: hub.graph(name), hub.limits)
 
+    def _place_of_edit(self, _thread_id: str) -> tuple[Core, CompiledGraph]:
+        core = self._running()
+        check_thread_id(_thread_id, core.hub.limits)
+        image = core.store.load(_thread_id)
+        return core, self._graph_of(core, None if image is None else image.row.graph)
+
     def _editor(self) -> tuple[Core, None]:
         return self._running(), None
 

@@ -9,6 +9,7 @@ from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
 from beamweaver.engine.plan import Routes
+from beamweaver.engine.refusals import wrong_graph
 from beamweaver.engine.state import Result, RunState, Sleep
 from beamweaver.errors import BeamWeaverError, StoreFull
 from beamweaver.events import StoreTrouble
@@ -17,7 +18,6 @@ from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.env import ThreadEnv
 from beamweaver.runtime.hands import Hands
 from beamweaver.runtime.inbox import calls_of
-from beamweaver.runtime.reading import wrong_graph
 from beamweaver.runtime.waiters import Answer
 from supervisors import Ignore, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
@@ -200,7 +200,7 @@ class ThreadActor(Hands):
     def _make_machine(self, graph_name: str) -> Machine:
         hub = self._hub
         graph = hub.graph(graph_name)
-        env = ThreadEnv(hub, hub.codec_of(graph), self._incarnation)
+        env = ThreadEnv(hub, hub.codec_of(graph), self.thread_id, self._incarnation)
         image = self._image
         state = fold(image, env) if image is not None else RunState(self.thread_id)
         machine = self._machine = Machine(graph, env, state)

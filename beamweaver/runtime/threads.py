@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.records import Commit, Record
-from beamweaver.engine.calls import quarantined
+from beamweaver.engine.refusals import quarantined
 from beamweaver.events import ThreadQuarantined, ThreadRestarted
 from beamweaver.runtime.edits import Apply
 from supervisors import ChildReply, Crashed, DynamicSupervisor, StartError

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from beamweaver.engine.calls import Call
+    from beamweaver.engine.effects import Updated
     from beamweaver.types import Outcome
     from supervisors import Future
     from supervisors.kill import Job
@@ -31,7 +32,7 @@ class Answer:
 
     __slots__ = ("error", "outcome")
 
-    def __init__(self, outcome: Outcome | None, error: Exception | None) -> None:
+    def __init__(self, outcome: Outcome | Updated | None, error: Exception | None) -> None:
         self.outcome = outcome
         self.error = error
 

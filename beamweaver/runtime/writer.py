@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.errors import CallRefused, OwnershipLost, StoreBroken, StoreFull
 from beamweaver.runtime.edits import Apply
-from beamweaver.runtime.messages import CHANGED, Acknowledged, Claim, Claimed, Left, Refused, Write
+from beamweaver.runtime.messages import (
+    CHANGED,
+    Acknowledged,
+    Claim,
+    Claimed,
+    Left,
+    Refused,
+    Write,
+    WriteAll,
+)
 from supervisors import Actor
 
 if TYPE_CHECKING:
@@ -55,7 +64,7 @@ class CheckpointWriter(Actor):
     def on_receive(self, message: Any) -> None:
         """Gather commits; write them when the mailbox is empty or the group is full."""
         if type(message) is Write:
-            if not self._is_stale(message):
+            if not self._is_stale(message.commit):
                 self._group.append(message)
         else:
             self._write()
@@ -70,6 +79,8 @@ class CheckpointWriter(Actor):
             self._forget(message)
         elif type(message) is Apply:
             self._apply(message)
+        elif type(message) is WriteAll:
+            self._write_all(message)
 
     def _claim(self, claim: Claim) -> None:
         if claim.incarnation >= self._incarnations.get(claim.thread_id, 0):
@@ -113,8 +124,7 @@ class CheckpointWriter(Actor):
             del self._incarnations[left.thread_id]
             self._fenced.discard(left.thread_id)
 
-    def _is_stale(self, write: Write) -> bool:
-        commit = write.commit
+    def _is_stale(self, commit: Commit) -> bool:
         newest = self._incarnations.get(commit.thread_id, 0)
         if self._fenced and commit.thread_id in self._fenced:
             newest += 1
@@ -151,6 +161,26 @@ class CheckpointWriter(Actor):
                 write.cell.put(Refused(write.commit.record.seq, failure))
         if faults:
             hub.reached("writer.acknowledged")
+
+    def _write_all(self, message: WriteAll) -> None:
+        """A group of one thread: all of it becomes durable, or none."""
+        commits, hub = message.commits, self._hub
+        if self._is_stale(commits[-1]):
+            return
+        if hub.fault is not None:
+            hub.reached("writer.group")
+        try:
+            errors = self._put(commits)
+        except StoreFull as error:
+            hub.full = error
+            errors = [error]
+        self.groups += 1
+        self.commits += len(commits)
+        if hub.fault is not None:
+            hub.reached("writer.synced")
+        seq = commits[-1].record.seq
+        failure = next((error for error in errors if error is not None), None)
+        message.cell.put(Acknowledged(seq) if failure is None else Refused(seq, failure))
 
     def _put(self, commits: list[Commit]) -> list[StoreError | None]:
         hub = self._hub

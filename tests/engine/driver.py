@@ -17,16 +17,18 @@ from typing import Any
 
 from beamweaver.checkpoint import MemoryCheckpointer
 from beamweaver.checkpoint.codec import Codec
-from beamweaver.checkpoint.records import RunOptions, decode_call
+from beamweaver.checkpoint.records import RunOptions
 from beamweaver.engine import Call, CallKind, Machine, Prepared, RunState
 from beamweaver.engine import effects as fx
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
+from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route, Routes
-from beamweaver.engine.rows import sends_of, values_of, writes_of
-from beamweaver.engine.state import Planned, Question, Result, Sleep, Write
+from beamweaver.engine.rows import values_of
+from beamweaver.engine.state import Edit, Planned, Question, Result, Sleep, Write
 from beamweaver.errors import UnknownRun
+from beamweaver.graph.edits import normalize_update
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import (
     call_node,
@@ -47,9 +49,11 @@ from tests.engine.driver_parts import (
     Later,
     TestEnv,
     awaited,
+    placed,
     plain,
     router_failure,
     task_as_data,
+    told,
 )
 
 __all__ = ["HANGS", "Asks", "Crashed", "Ctx", "Driver", "Exits", "Later", "TestEnv", "goto"]
@@ -137,8 +141,8 @@ class Driver:
         state = RunState(self.thread_id) if image is None else fold(image, self.env)
         self.machine = Machine(self.graph, self.env, state)
         if image is not None:
-            told = [self._told(message) for message in image.inbox]
-            self.machine.begin(recover=self.recover, told=told)
+            inbox = [told(message, self) for message in image.inbox]
+            self.machine.begin(recover=self.recover, told=inbox)
         kept = {call.id for call in (*self.machine.queue, *self.machine.calls)}
         for call in list(self.calls):
             call.again = True
@@ -156,32 +160,6 @@ class Driver:
     def restart_actor(self) -> None:
         """The thread's actor dies, and the next one begins."""
         self.begin_actor()
-
-    def _told(self, message: Any) -> Call:
-        row = decode_call(message.payload)
-        prepared = None
-        if row.has_input:
-            writes, sends = writes_of(row.writes, self.env), sends_of(row.sends, self.env)
-            prepared = Prepared(writes, row.digest, row.goto, sends)
-        answers = {key: self.codec.decode(data) for key, data in (row.answers or {}).items()}
-        call = Call(
-            message.id,
-            CallKind(row.kind),
-            self.graph.name,
-            row.run_id,
-            input=prepared,
-            answer=answers.get(""),
-            answers=None if row.answers is None or "" in answers else answers,
-            named=row.named,
-            waits=False,
-            on_busy=row.on_busy,
-            on_unfinished=row.on_unfinished,
-            recursion_limit=row.recursion_limit,
-            options=row.options,
-            rerun=row.rerun,
-        )
-        call.message = message.number
-        return call
 
     # Calls --------------------------------------------------------------------------------------
 
@@ -256,6 +234,34 @@ class Driver:
             return self.go_on(**options)
         answer = None if answer is NOTHING else answer
         return self.call(CallKind.RESUME, answer=answer, **options)
+
+    def update(self, values: Any, as_node: str | None = None, **options: Any) -> str:
+        """`update_state`; gives the new checkpoint's id."""
+        return self.answer(self.send_update([[(values, as_node)]], **options)).checkpoint_id
+
+    def send_update(self, supersteps: Any, *, runs: bool = True, **options: Any) -> Call:
+        """Feed an edit: for each superstep its pairs of values and node."""
+        made = []
+        for updates in supersteps:
+            edits = []
+            for values, node in updates:
+                result = self.result_of(normalize_update(self.graph, node, values))
+                edits.append(Edit(node, Prepared(result.writes, b"", result.goto, result.sends)))
+            made.append(tuple(edits))
+        call = self.send(CallKind.UPDATE, updates=tuple(made), **placed(options))
+        if runs:
+            self.run()
+        return call
+
+    def branch(self, kind: CallKind, value: Any = None, **options: Any) -> Any:
+        """A call from `checkpoint=`, or with `fork=True`."""
+        return self.call(kind, value, **placed(options))
+
+    @property
+    def head(self) -> str:
+        """The id of the head."""
+        state = self.machine.state
+        return checkpoint_id(state.branch, state.checkpoint_seq)
 
     def tell(self, value: Any, kind: CallKind = CallKind.INVOKE, **options: Any) -> Call:
         """A call that nobody waits for."""
@@ -363,6 +369,8 @@ class Driver:
         match effect:
             case fx.WriteCommit():
                 self.actions.append(("write", effect.commit))
+            case fx.WriteCommits():
+                self.actions.append(("write_all", effect.commits))
             case fx.StartAttempt():
                 self._start(effect.attempt)
             case fx.StartTransition():
@@ -526,6 +534,21 @@ class Driver:
             self.crash_at = None
             raise Crashed(f"after commit {number}, before its acknowledgement")
         self._note(commit)
+        if self.checks:
+            self.check_fold()
+        self.machine.acknowledged()
+
+    def _do_write_all(self, commits: list[Any]) -> None:
+        number = len(self.commits)
+        dies = self.crash_at == number
+        if dies and not self.written:
+            self.crash_at = None
+            raise Crashed(f"before commits {number}")
+        assert self.store.commit(self.epoch, commits) == [None] * len(commits), commits
+        self.commits.append(commits[-1])
+        if dies:
+            self.crash_at = None
+            raise Crashed(f"after commits {number}, before their acknowledgement")
         if self.checks:
             self.check_fold()
         self.machine.acknowledged()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.checkpoint.records import decode_call
+from beamweaver.engine import Call, CallKind, Prepared
 from beamweaver.engine import effects as fx
 from beamweaver.engine.ids import idempotency_key, interrupt_id
+from beamweaver.engine.rows import sends_of, writes_of
 from beamweaver.engine.state import Question, Sleep
 from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
 from beamweaver.runtime.env import GraphCodec
@@ -104,6 +107,9 @@ class TestEnv:
     def new_id(self) -> str:
         return f"id{next(self._driver.ids)}"
 
+    def load(self, seq: int | None) -> Any:
+        return self._driver.store.load(self._driver.thread_id, seq)
+
 
 class Fixed:
     def __init__(self, value: float) -> None:
@@ -142,3 +148,40 @@ def router_failure(error: Exception, node: str) -> Exception:
     failure = RouterFailed(f"a router after {node!r} raised {error!r}", node=node)
     failure.__cause__ = error
     return failure
+
+
+def told(message: Any, driver: Driver) -> Call:
+    """A told call, from its message."""
+    row = decode_call(message.payload)
+    prepared = None
+    if row.has_input:
+        writes, sends = writes_of(row.writes, driver.env), sends_of(row.sends, driver.env)
+        prepared = Prepared(writes, row.digest, row.goto, sends)
+    answers = {key: driver.codec.decode(data) for key, data in (row.answers or {}).items()}
+    call = Call(
+        message.id,
+        CallKind(row.kind),
+        driver.graph.name,
+        row.run_id,
+        input=prepared,
+        answer=answers.get(""),
+        answers=None if row.answers is None or "" in answers else answers,
+        named=row.named,
+        waits=False,
+        on_busy=row.on_busy,
+        on_unfinished=row.on_unfinished,
+        recursion_limit=row.recursion_limit,
+        options=row.options,
+        rerun=row.rerun,
+        checkpoint=row.checkpoint,
+        fork=row.fork,
+        place=row.place,
+    )
+    call.message = message.number
+    return call
+
+
+def placed(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a call that may name a checkpoint."""
+    place = (options.get("checkpoint"), options.get("fork", False))
+    return options if place == (None, False) else {**options, "place": repr(place).encode()}

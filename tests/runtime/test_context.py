@@ -89,7 +89,7 @@ def test_a_config_that_says_more_than_is_read_is_refused(memory):
         config = {"configurable": {"thread_id": "t"}, "recursion_limit": 3}
         with pytest.raises(InvalidCall, match="recursion_limit="):
             app.invoke({"n": 1}, config=config)
-        with pytest.raises(InvalidCall, match="not supported yet"):
+        with pytest.raises(InvalidCall, match="no checkpoint"):
             app.invoke({}, config={"configurable": {"thread_id": "t", "checkpoint_id": "x-1"}})
 
 
