@@ -10,7 +10,10 @@ The rules that it holds to:
 - a merge goes era by era: what was finished before an amendment, then that amendment;
 - a key without a reducer takes one write of a task a step; an amendment never conflicts and wins over what
   was finished before it; `Overwrite` drops the other writes of its step;
-- a goto replaces the edges of its own task; a join fires when all of its sources have arrived.
+- a goto replaces the edges of its own task; a join fires when all of its sources have arrived;
+- a guarded edge is taken if its budget of the run is not spent and its predicate says so; a default one if no
+  other of its source is; tasks choose in their order;
+- a deferred node waits until nothing else is planned; then all that wait start, each node once, each Send.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Amendment", "Conflict", "Return", "Shape", "Step", "Task", "Thread"]
+__all__ = ["Amendment", "Conflict", "Guard", "Return", "Shape", "Step", "Task", "Thread"]
 
 START = "__start__"
 
@@ -45,6 +48,17 @@ class Amendment(Return):
 
 
 @dataclass
+class Guard:
+    """A guarded edge; `when` is asked about the merged values."""
+
+    source: str
+    target: str | None
+    when: Callable[[dict[str, Any]], bool] | None = None
+    budget: int | None = None
+    default: bool = False
+
+
+@dataclass
 class Shape:
     """A graph: all that decides what comes next. A router gives `(targets, sends)` for the merged values."""
 
@@ -56,6 +70,8 @@ class Shape:
     ] = field(default_factory=list)
     reducers: dict[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
     initial: dict[str, Any] = field(default_factory=dict)
+    guards: list[Guard] = field(default_factory=list)
+    deferred: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -102,6 +118,8 @@ class Thread:
         self.values: dict[str, Any] = dict(shape.initial)
         self.step: Step | None = None
         self.joins: dict[int, set[str]] = {}
+        self.spent: dict[int, int] = {}
+        self.waiting: list[Task] = []
         self.next_number = 0
         self.runs = 0
 
@@ -111,7 +129,7 @@ class Thread:
         """A new run: its first step is the input's own, and closed at once."""
         assert self.step is None, "the run before it is not complete"
         self.runs += 1
-        self.joins = {}
+        self.joins, self.spent, self.waiting = {}, {}, []
         entry = Task(START, START, given=Return([(k, v, False) for k, v in update.items()]))
         self._open([entry])
         self.close()
@@ -155,7 +173,7 @@ class Thread:
         assert step is not None, "no step is open"
         assert all(task.given is not None for task in step.tasks), "the step is not done"
         self.values = self.merged(step.era + 1)
-        following = self._plan(step)
+        following = self._without_deferred(self._plan(step))
         self.step = None
         if following:
             self._open(following)
@@ -250,10 +268,40 @@ class Thread:
                         targets, routed = router(self.values)
                         pulled.update(targets)
                         sends += routed
+                pulled.update(self._guarded(task.node))
             sent += _sent(f"{step.number}/{task.path}", sends)
         for amendment in step.amendments:
             pulled.update(amendment.goto or ())
             sent += _sent(f"{step.number}/amendment{amendment.era}", amendment.sends)
+        return [Task(node, node) for node in self.shape.nodes if node in pulled] + sent
+
+    def _guarded(self, node: str) -> list[str]:
+        """Where the guarded edges of one task lead."""
+        alive = [
+            (number, guard)
+            for number, guard in enumerate(self.shape.guards)
+            if guard.source == node
+            and (guard.budget is None or self.spent.get(number, 0) < guard.budget)
+        ]
+        taken = [
+            (number, guard)
+            for number, guard in alive
+            if not guard.default and (guard.when is None or guard.when(self.values))
+        ]
+        taken = taken or [(number, guard) for number, guard in alive if guard.default]
+        for number, _guard in taken:
+            self.spent[number] = self.spent.get(number, 0) + 1
+        return [guard.target for _number, guard in taken if guard.target is not None]
+
+    def _without_deferred(self, planned: list[Task]) -> list[Task]:
+        """What starts now; the deferred ones among them wait, unless there is nothing else."""
+        now = [task for task in planned if task.node not in self.shape.deferred]
+        self.waiting += [task for task in planned if task.node in self.shape.deferred]
+        if now:
+            return now
+        started, self.waiting = self.waiting, []
+        pulled = {task.node for task in started if task.path == task.node}
+        sent = [task for task in started if task.path != task.node]
         return [Task(node, node) for node in self.shape.nodes if node in pulled] + sent
 
     def _arrive(self, node: str, pulled: set[str]) -> None:

@@ -173,6 +173,10 @@ class Core:
         """The next commit holds, or overtakes, all that happened so far."""
         self.dirty = []
         self._saving, self._unsaved = self._unsaved, []
+        if self.env.publishing:
+            for task in self._saving:
+                if type(task) is Task:
+                    self.state.id_of(task)  # now: it is told when its step is over
 
     def tell_saved(self) -> None:
         """What the acknowledged commit took of `dirty` is safe for ever."""

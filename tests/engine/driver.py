@@ -512,6 +512,7 @@ class Driver:
                 for guard in guards_to_ask(exit_.guards, routes.spent):
                     self.asked.append(guard.key)
                     said = call_guard(guard, self.graph.view(transition.view), None)
+                    said = awaited(said) if guard.is_async else said
                     answers[guard.key] = judge_guard(guard, said)
                 if exit_.guards:
                     routes.cross(exit_.task, exit_.guards, answers)

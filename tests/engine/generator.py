@@ -1,7 +1,8 @@
 """Random graphs, and runs of them that a plan of failures and crashes disturbs.
 
-A `Plan` is drawn from a seed: layers of nodes with edges, joins, routers, Sends, gotos and a loop, and for
-some nodes a mood: to fail at first and be retried, to fail until a caller continues the run, to ask.
+A `Plan` is drawn from a seed: layers of nodes with edges, joins, routers, Sends, gotos, guarded edges with
+budgets, deferred nodes and loops, and for some nodes a mood: to fail at first and be retried, to fail until a
+caller continues the run, to ask.
 What a node does depends only on what it sees and on what is durable of its task, so that all runs of one
 plan end alike.
 """
@@ -17,7 +18,17 @@ from beamweaver.graph import Graph
 from beamweaver.types import END, START, Command, Completed, Interrupted, RetryPolicy, Send
 from tests.engine.driver import Crashed, Driver, Later
 
-__all__ = ["Plan", "finish", "plan_of", "run_plan"]
+__all__ = [
+    "GuardEdge",
+    "Plan",
+    "body_of",
+    "finish",
+    "looper_of",
+    "plan_of",
+    "router_of",
+    "run_plan",
+    "size_of",
+]
 
 LOOPS = 2
 
@@ -51,6 +62,36 @@ class Node:
         """Whether it returns no update at all."""
         self.loops = False
         self.is_async = rng.random() < 0.3
+        self.defer = False
+
+
+class GuardEdge:
+    """A guarded edge of a plan; what its predicate says depends on one number of the state."""
+
+    def __init__(self, source: str, target: str, rng: random.Random, *, back: bool) -> None:
+        self.source = source
+        self.target = target
+        self.budget = rng.choice([1, 2]) if back or rng.random() < 0.4 else None
+        self.asks = self.budget is None or rng.random() < 0.6
+        self.refuses = rng.randrange(3)
+        self.default = False
+        self.is_async = rng.random() < 0.3
+
+    def says(self, number: int) -> bool:
+        """What the predicate says of that number."""
+        return number % 3 != self.refuses
+
+    def options(self, number_of: Any, *, sync: bool = False) -> dict[str, Any]:
+        """The options of `add_edge`; `number_of` is given the state, `sync` is for worlds without a loop."""
+        given: dict[str, Any] = {"max_runs": self.budget, "default": self.default}
+
+        async def asynchronous(state: Any) -> bool:
+            return self.says(number_of(state))
+
+        if self.asks:
+            quick = lambda state: self.says(number_of(state))
+            given["when"] = asynchronous if self.is_async and not sync else quick
+        return given
 
 
 class Plan:
@@ -78,6 +119,13 @@ class Plan:
         self.worker = Node("worker", rng, disturbed=disturbed)
         self.worker.sends = 0
         self._connect(rng)
+        self.guards: list[GuardEdge] = []
+        own = random.Random(f"guards {seed}")
+        if own.random() < 0.6:
+            self._guard(own)
+        if own.random() < 0.4:
+            for node in self.nodes:
+                node.defer = own.random() < 0.3
 
     def _connect(self, rng: random.Random) -> None:
         for node in self.layers[0]:
@@ -106,6 +154,28 @@ class Plan:
             node.goto = rng.choice(names)
             self.edges.append((node.name, rng.choice(names)))
 
+    def _guard(self, rng: random.Random) -> None:
+        """Guarded edges between any nodes, some with a default beside them."""
+        places = {START: -1, self.worker.name: -2, END: len(self.layers)}
+        places |= {n.name: at for at, layer in enumerate(self.layers) for n in layer}
+        for _edge in range(rng.randint(1, 3)):
+            source = rng.choice([name for name in places if name != END])
+            edge = self._guard_edge(rng, source, places)
+            other = self._guard_edge(rng, source, places) if rng.random() < 0.5 else None
+            if edge is not None and other is not None:
+                other.default, other.asks = True, False
+            self.guards += [each for each in (edge, other) if each is not None]
+
+    def _guard_edge(
+        self, rng: random.Random, source: str, places: dict[str, int]
+    ) -> GuardEdge | None:
+        """One of them; if it does not lead on it has a budget, so that a run ends."""
+        target = rng.choice([name for name in places if name != START])
+        if (source, target) in self.edges:
+            return None
+        leads_on = 0 <= places[target] > places[source] != -2
+        return GuardEdge(source, target, rng, back=not leads_on)
+
     @property
     def nodes(self) -> list[Node]:
         """All nodes."""
@@ -116,20 +186,27 @@ class Plan:
         graph = Graph(State, name="g")
         for node in self.nodes:
             retry = RetryPolicy(max_attempts=2, retry_on=Flaky) if node.mood == "retried" else None
-            graph.add_node(node.name, _body(node), retry=retry)
+            graph.add_node(node.name, _wrapped(node), retry=retry, defer=node.defer)
         for source, target in self.edges:
             graph.add_edge(source, target)
         for sources, target in self.joins:
             graph.add_edge(sources, target)
         for source, names, sends in self.routers:
-            graph.add_conditional_edges(source, _router(source, names, sends=sends))
+            graph.add_conditional_edges(source, router_of(source, names, sends=sends))
         if self.loop is not None:
-            graph.add_conditional_edges(self.loop[0], _looper(self.loop[1]))
+            graph.add_conditional_edges(self.loop[0], looper_of(self.loop[1]))
+        for edge in self.guards:
+            graph.add_edge(edge.source, edge.target, **edge.options(size_of))
         return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
 
 
-def _body(node: Node) -> Any:
-    quick = _quick_body(node)
+def size_of(state: Any) -> int:
+    """What guards look at: it is the same in every run of a plan."""
+    return len(state.get("log", ()))
+
+
+def _wrapped(node: Node) -> Any:
+    quick = body_of(node)
 
     def slow(state: Any, ctx: Any) -> Any:
         return Later(0.05, quick(state, ctx))
@@ -142,7 +219,9 @@ def _body(node: Node) -> Any:
     return asynchronous if node.is_async else chosen
 
 
-def _quick_body(node: Node) -> Any:
+def body_of(node: Node) -> Any:
+    """What a node does, apart from taking its time."""
+
     def body(state: Any, ctx: Any) -> Any:
         answer = ""
         if node.mood == "fails" and ctx.era == 0:
@@ -170,7 +249,9 @@ def _quick_body(node: Node) -> Any:
     return body
 
 
-def _router(source: str, names: list[str], *, sends: bool) -> Any:
+def router_of(source: str, names: list[str], *, sends: bool) -> Any:
+    """A router of a plan."""
+
     def router(state: Any) -> Any:
         pick = (len(state.get("log", ())) + len(source)) % (len(names) + 1)
         if pick == len(names):
@@ -182,7 +263,9 @@ def _router(source: str, names: list[str], *, sends: bool) -> Any:
     return router
 
 
-def _looper(target: str) -> Any:
+def looper_of(target: str) -> Any:
+    """The router of a plan's loop."""
+
     def looper(state: Any) -> Any:
         return target if state.get("rounds", 0) < LOOPS else END
 

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.engine.generator import plan_of, run_plan
+from tests.engine.modelled import run_model
 
 FAST, SLOW = 120, 300
 
@@ -16,6 +17,9 @@ def crash(seed, *, points):
     plan = plan_of(seed)
     clean = run_plan(plan)
     assert clean.faults == [], f"seed {seed}: {clean.faults}"
+    expected = run_model(plan)
+    assert clean.machine.state.values == expected.values, f"seed {seed}"
+    assert clean.machine.state.step.number == expected.next_number, f"seed {seed}"
     places = [(at, written) for at in range(len(clean.commits)) for written in (False, True)]
     if points < len(places):
         places = random.Random(seed).sample(places, points)

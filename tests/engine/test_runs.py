@@ -177,6 +177,13 @@ class TestEvents:
         assert [event.node for event in told] == ["quick"]
         assert [e.node for e in driver.told_events(TaskAcknowledged)] == ["quick", "slow"]
 
+    def test_an_acknowledgement_names_the_task_of_its_own_step(self):
+        """Though the step after it may have a task of the same node."""
+        driver = Driver(graph("^>a", a=None, guards=[("a>a", {"max_runs": 2})]))
+        driver.invoke({})
+        told = [event.task_id for event in driver.told_events(TaskAcknowledged)]
+        assert told == [event.task_id for event in driver.told_events(TaskStarted)]
+
     def test_a_told_call_that_is_kept_acknowledges_no_result(self):
         driver = Driver(fan(quick=None, slow=lambda _s: Later(1)))
         driver.send_invoke({})

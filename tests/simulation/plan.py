@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver import END, Command, Graph, RetryPolicy, Send
 from tests.engine.generator import LOOPS, Flaky, Node, Plan, State
+from tests.engine.modelled import model_guards, model_router
 from tests.model import Return, Shape, Task, Thread
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class SimPlan:
             retry = None
             if node.mood == "retried":
                 retry = RetryPolicy(max_attempts=50, retry_on="any", initial_delay=RETRY_DELAY)
-            graph.add_node(node.name, self._body(node, bodies), retry=retry)
+            graph.add_node(node.name, self._body(node, bodies), retry=retry, defer=node.defer)
         for source, target in self.plan.edges:
             graph.add_edge(source, target)
         for sources, target in self.plan.joins:
@@ -50,6 +51,8 @@ class SimPlan:
             graph.add_conditional_edges(source, _router(source, names, sends=sends))
         if self.plan.loop is not None:
             graph.add_conditional_edges(self.plan.loop[0], _looper(self.plan.loop[1]))
+        for edge in self.plan.guards:
+            graph.add_edge(edge.source, edge.target, **edge.options(_rounds, sync=True))
         return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
 
     def _body(self, node: Node, bodies: Bodies) -> Any:
@@ -74,17 +77,19 @@ class SimPlan:
     def model(self) -> Thread:
         """A thread of the model."""
         routers: list[Any] = [
-            (source, _model_router(_router(source, names, sends=sends)))
+            (source, model_router(_router(source, names, sends=sends)))
             for source, names, sends in self.plan.routers
         ]
         if self.plan.loop is not None:
-            routers.append((self.plan.loop[0], _model_router(_looper(self.plan.loop[1]))))
+            routers.append((self.plan.loop[0], model_router(_looper(self.plan.loop[1]))))
         return Thread(
             Shape(
                 nodes=list(self.nodes),
                 edges=[pair for pair in self.plan.edges if pair[1] != END],
                 joins=[(tuple(sources), target) for sources, target in self.plan.joins],
                 routers=routers,
+                guards=model_guards(self.plan, _rounds),
+                deferred={node.name for node in self.nodes.values() if node.defer},
                 reducers={"log": list.__add__, "sums": dict.__or__, "rounds": int.__add__},
                 initial={"log": [], "sums": {}, "rounds": 0},
             )
@@ -107,6 +112,11 @@ class SimPlan:
         return Return(writes, goto, sends)
 
 
+def _rounds(state: Any) -> int:
+    """What guards look at."""
+    return int(state.get("rounds", 0))
+
+
 def _router(source: str, names: list[str], *, sends: bool) -> Any:
     def router(state: Any) -> Any:
         pick = (state.get("rounds", 0) + len(source)) % (len(names) + 1)
@@ -124,13 +134,3 @@ def _looper(target: str) -> Any:
         return target if state.get("rounds", 0) % LOOPS else END
 
     return looper
-
-
-def _model_router(router: Any) -> Any:
-    def route(values: dict[str, Any]) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
-        chosen = router(values)
-        parts = chosen if isinstance(chosen, list) else [chosen]
-        targets = [part for part in parts if isinstance(part, str) and part != END]
-        return targets, [(p.node, dict(p.update)) for p in parts if isinstance(p, Send)]
-
-    return route

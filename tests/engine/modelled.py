@@ -1,0 +1,128 @@
+"""Generated plans for the model: the same graph, and the same bodies, in the words of `tests.model`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beamweaver.types import END, Command, Send
+from tests.engine.driver import Asks, Later
+from tests.engine.generator import Flaky, Plan, body_of, looper_of, router_of, size_of
+from tests.model import Guard, Return, Shape, Task, Thread
+
+__all__ = ["model_guards", "model_router", "run_model"]
+
+
+def run_model(plan: Plan, *, most: int = 500) -> Thread:
+    """What becomes of a plan whose caller answers question after question, and goes on after failures."""
+    thread = Thread(_shape(plan))
+    bodies = {node.name: body_of(node) for node in plan.nodes}
+    moods = {node.name: node.mood for node in plan.nodes}
+    thread.start({"log": ["in"]})
+    for _turn in range(most):
+        if thread.step is None:
+            return thread
+        for task in thread.unfinished:
+            _attempt(thread, task, bodies[task.node], retried=moods[task.node] == "retried")
+        _turn_of(thread)
+    raise AssertionError("the run never ends")
+
+
+def _turn_of(thread: Thread) -> None:
+    step = thread.step
+    assert step is not None, "no step is open"
+    if thread.status == "open":
+        thread.close()
+    elif thread.status == "failed":
+        thread.go_on()
+    else:
+        first = next(task for task in step.tasks if task.asks)
+        question = "again" if first.answers else first.node
+        thread.answer(first, f"a{question}")
+        thread.go_on()
+
+
+def _attempt(thread: Thread, task: Task, body: Any, *, retried: bool) -> None:
+    assert thread.step is not None, "no step is open"
+    context = _Ctx(thread.step.era, task, attempt=2 if retried else 1)
+    try:
+        returned = body(thread.view(task), context)
+    except Asks:
+        thread.ask(task)
+    except Flaky:
+        thread.fail(task)
+    else:
+        thread.finish(task, _given(returned.value if isinstance(returned, Later) else returned))
+
+
+class _Ctx:
+    """What bodies may know: the era of their step, their attempt, and the answers to their questions."""
+
+    def __init__(self, era: int, task: Task, *, attempt: int) -> None:
+        self.era = era
+        self.attempt = attempt
+        self._answers = list(task.answers)
+
+    def interrupt(self, _value: Any, *, key: str | None = None) -> Any:
+        if self._answers:
+            return self._answers.pop(0)
+        raise Asks(None)  # type: ignore[arg-type] # nobody looks at the question
+
+
+def _given(returned: Any) -> Return:
+    given = Return()
+    for part in returned if isinstance(returned, list) else [returned]:
+        if isinstance(part, Send):
+            given.sends.append((part.node, dict(part.update)))
+        elif isinstance(part, Command):
+            given.writes += [(key, value, False) for key, value in (part.update or {}).items()]
+            ways = part.goto if isinstance(part.goto, list) else [part.goto]
+            given.goto = [way for way in ways if isinstance(way, str)]
+            given.sends += [(way.node, dict(way.update)) for way in ways if isinstance(way, Send)]
+        elif part is not None:
+            given.writes += [(key, value, False) for key, value in part.items()]
+    return given
+
+
+def _shape(plan: Plan) -> Shape:
+    routers: list[Any] = [
+        (source, model_router(router_of(source, names, sends=sends)))
+        for source, names, sends in plan.routers
+    ]
+    if plan.loop is not None:
+        routers.append((plan.loop[0], model_router(looper_of(plan.loop[1]))))
+    return Shape(
+        nodes=[node.name for node in plan.nodes],
+        edges=[pair for pair in plan.edges if pair[1] != END],
+        joins=[(tuple(sources), target) for sources, target in plan.joins],
+        routers=routers,
+        reducers={"log": list.__add__, "sums": dict.__or__, "rounds": int.__add__},
+        initial={"log": [], "sums": {}, "rounds": 0},
+        guards=model_guards(plan, size_of),
+        deferred={node.name for node in plan.nodes if node.defer},
+    )
+
+
+def model_guards(plan: Plan, number_of: Any) -> list[Guard]:
+    """The guarded edges of a plan; `number_of` is given the values that their predicates look at."""
+    return [
+        Guard(
+            edge.source,
+            None if edge.target == END else edge.target,
+            (lambda values, edge=edge: edge.says(number_of(values))) if edge.asks else None,
+            edge.budget,
+            edge.default,
+        )
+        for edge in plan.guards
+    ]
+
+
+def model_router(router: Any) -> Any:
+    """A router of a graph for the model."""
+
+    def route(values: dict[str, Any]) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
+        chosen = router(values)
+        parts = chosen if isinstance(chosen, list) else [chosen]
+        targets = [part for part in parts if isinstance(part, str) and part != END]
+        return targets, [(p.node, dict(p.update)) for p in parts if isinstance(p, Send)]
+
+    return route
