@@ -31,6 +31,7 @@ from beamweaver.types import (
     Send,
     StateUpdate,
     ThreadState,
+    TimeoutPolicy,
 )
 
 __all__ = [
@@ -60,6 +61,7 @@ __all__ = [
     "StateUpdate",
     "ThreadHandle",
     "ThreadState",
+    "TimeoutPolicy",
     "current_context",
     "interrupt",
 ]

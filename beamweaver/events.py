@@ -8,13 +8,14 @@ Example:
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 __all__ = [
     "AttemptFailed",
     "AttemptKilled",
+    "Emitted",
     "Event",
     "RunAdmitted",
     "RunEnded",
@@ -92,6 +93,16 @@ class AttemptKilled(_Event, frozen=True, kw_only=True):
     abandoned: bool
 
 
+class Emitted(_Event, frozen=True, kw_only=True):
+    """A node told something by `ctx.emit(value)`; it is not stored."""
+
+    run_id: str
+    task_id: str
+    node: str
+    attempt: int
+    value: Any
+
+
 class StepCommitted(_Event, frozen=True, kw_only=True):
     """A step is durable."""
 
@@ -134,6 +145,7 @@ Event: TypeAlias = (
     | TaskAcknowledged
     | AttemptFailed
     | AttemptKilled
+    | Emitted
     | StepCommitted
     | StateUpdated
     | RunEnded

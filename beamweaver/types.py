@@ -33,7 +33,9 @@ __all__ = [
     "Status",
     "TaskView",
     "ThreadState",
+    "TimeoutPolicy",
     "seconds",
+    "timeouts",
 ]
 
 START: Final = "__start__"
@@ -89,6 +91,52 @@ def seconds(value: Duration | None, what: str) -> float | None:
     return number
 
 
+class TimeoutPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one attempt may take, and how long it may give no sign of life.
+
+    Args:
+        total: Seconds (or a `timedelta`) for the whole attempt; None for no limit.
+        idle: Seconds without `ctx.heartbeat()` and `ctx.emit()`; None for no limit.
+
+    Raises:
+        ValueError: Neither is given, or one is no positive number of seconds.
+
+    Example:
+        >>> TimeoutPolicy(total=3600, idle=dt.timedelta(seconds=30)).idle
+        30.0
+    """
+
+    total: Duration | None = None
+    idle: Duration | None = None
+
+    def __post_init__(self) -> None:
+        if self.total is None and self.idle is None:
+            raise ValueError("TimeoutPolicy() limits nothing; give total=, idle=, or both")
+        msgspec.structs.force_setattr(self, "total", seconds(self.total, "TimeoutPolicy total"))
+        msgspec.structs.force_setattr(self, "idle", seconds(self.idle, "TimeoutPolicy idle"))
+
+
+def timeouts(
+    value: Duration | TimeoutPolicy | None, what: str
+) -> tuple[float | None, float | None]:
+    """A timeout as seconds in all, and seconds without a sign of life.
+
+    Args:
+        value: A duration, a policy, or None for no limit.
+        what: How the message calls it.
+
+    Raises:
+        ValueError: It is none of these.
+
+    Example:
+        >>> timeouts(5, "timeout"), timeouts(TimeoutPolicy(idle=2), "timeout")
+        ((5.0, None), (None, 2.0))
+    """
+    if isinstance(value, TimeoutPolicy):
+        return seconds(value.total, what), seconds(value.idle, what)
+    return seconds(value, what), None
+
+
 class Overwrite(msgspec.Struct, frozen=True):
     """A write that bypasses the channel's reducer and drops the step's plain writes to it."""
 
@@ -101,7 +149,7 @@ class Send(msgspec.Struct, frozen=True):
     Args:
         node: The node to run.
         update: Keys that this task sees beside the state; never stored in channels.
-        timeout: Seconds for one attempt, in place of the node's own.
+        timeout: Seconds for one attempt, or a `TimeoutPolicy`, in place of the node's own.
 
     Example:
         >>> Send("measure", {"item": 3}).node
@@ -110,7 +158,7 @@ class Send(msgspec.Struct, frozen=True):
 
     node: str
     update: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    timeout: Duration | None = None
+    timeout: Duration | TimeoutPolicy | None = None
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,11 +34,12 @@ WriteRow: TypeAlias = tuple[str, bytes, bool]
 
 
 class SendRow(msgspec.Struct, array_like=True, frozen=True):
-    """A task planned by a `Send`: node, encoded overlay, seconds for one attempt or None."""
+    """A task planned by a `Send`: node, encoded overlay, seconds for an attempt, in all and idle."""
 
     node: str
     update: dict[str, bytes]
     timeout: float | None = None
+    idle: float | None = None
 
 
 class TaskRow(msgspec.Struct, array_like=True, frozen=True):
@@ -53,6 +54,7 @@ class TaskRow(msgspec.Struct, array_like=True, frozen=True):
     update: dict[str, bytes] | None = None
     timeout: float | None = None
     id: str | None = None
+    idle: float | None = None
 
 
 class FailureRow(msgspec.Struct, array_like=True, frozen=True):

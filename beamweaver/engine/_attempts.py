@@ -103,7 +103,13 @@ class Attempts(Core):
             case ("attempt", int(position), _):
                 attempt = self.running.get(position)
                 if attempt is not None and attempt.timer == key:
-                    self._timed_out(attempt)
+                    assert attempt.timeout is not None, "only a timeout sets this timer"
+                    attempt.timer = None
+                    self._timed_out(attempt, attempt.timeout)
+            case ("idle", int(position), _):
+                attempt = self.running.get(position)
+                if attempt is not None and attempt.idle_timer == key:
+                    self._look_at(attempt)
             case ("step", _) if key == self._step_timer:
                 self._step_timer = None
                 self._out_of_time(StepTimeout, "step", self.state.step.number, self._step_timeout)
@@ -235,8 +241,10 @@ class Attempts(Core):
             task.first_us = self.env.now_us()
         assert self._view is not None, "a task starts when it is known what it sees"
         view = self._view if task.update is None else {**self._view, **task.update}
-        timeout = task.timeout if task.timeout is not None else node.timeout
-        attempt = Attempt(task, node, state.branch, state.step.number, view, timeout)
+        timeout, idle = task.timeout, task.idle
+        if timeout is None and idle is None:
+            timeout, idle = node.timeout, node.idle
+        attempt = Attempt(task, node, state.branch, state.step.number, view, timeout, idle)
         self.running[task.position] = attempt
         if node.is_async:
             self._async_running += 1
@@ -245,6 +253,11 @@ class Attempts(Core):
             self._serial += 1
             attempt.timer = ("attempt", task.position, self._serial)
             self._effects.append(SetTimer(attempt.timer, timeout))
+        if idle is not None:
+            self._serial += 1
+            attempt.beat_at = self.env.clock()
+            attempt.idle_timer = ("idle", task.position, self._serial)
+            self._effects.append(SetTimer(attempt.idle_timer, idle))
         if self.env.publishing:
             self.publish(
                 TaskStarted(
@@ -264,7 +277,7 @@ class Attempts(Core):
         del self.running[attempt.position]
         if attempt.node.is_async:
             self._async_running -= 1
-        if attempt.timer is not None:
+        if attempt.timer is not None or attempt.idle_timer is not None:
             self._disarm(attempt)
         return True
 
@@ -272,6 +285,19 @@ class Attempts(Core):
         if attempt.timer is not None:
             self._effects.append(DropTimer(attempt.timer))
             attempt.timer = None
+        if attempt.idle_timer is not None:
+            self._effects.append(DropTimer(attempt.idle_timer))
+            attempt.idle_timer = None
+
+    def _look_at(self, attempt: Attempt) -> None:
+        """See whether an attempt gave a sign of life; wait on, or end it."""
+        assert attempt.idle is not None, "an attempt without an idle timeout is not looked at"
+        rest = attempt.beat_at + attempt.idle - self.env.clock()
+        if rest > 0 and attempt.idle_timer is not None:
+            self._effects.append(SetTimer(attempt.idle_timer, rest))
+        else:
+            attempt.idle_timer = None
+            self._timed_out(attempt, attempt.idle, idle=True)
 
     def _retry_later(self, task: Task, attempt: Attempt) -> float:
         policy, failure = attempt.node.retry, task.failure
@@ -309,12 +335,10 @@ class Attempts(Core):
         if self._panics and self.stop is None:
             self.halt(Stop("failed"), wait=False)
 
-    def _timed_out(self, attempt: Attempt) -> None:
-        assert attempt.timeout is not None, "an attempt without a timeout timed out"
-        attempt.timer = None
+    def _timed_out(self, attempt: Attempt, limit: float, *, idle: bool = False) -> None:
         self._effects.append(CancelAttempt(attempt, wait=False))
         failure = timeout_failure(
-            attempt.task.node, attempt.task_id, attempt.number, attempt.timeout
+            attempt.task.node, attempt.task_id, attempt.number, limit, idle=idle
         )
         self.failed(attempt, failure)
 

@@ -50,8 +50,11 @@ class Attempt:
 
     __slots__ = (
         "_id",
+        "beat_at",
         "branch",
         "first_us",
+        "idle",
+        "idle_timer",
         "node",
         "number",
         "position",
@@ -71,6 +74,7 @@ class Attempt:
         step: int,
         view: Any,
         timeout: float | None,
+        idle: float | None = None,
     ) -> None:
         self.task = task
         self.node = node
@@ -83,6 +87,11 @@ class Attempt:
         self.timeout = timeout
         self.timer: tuple[str, int, int] | None = None
         """The key of the timer that ends it, while one is set."""
+        self.idle = idle
+        self.idle_timer: tuple[str, int, int] | None = None
+        """The key of the timer that looks whether it gave a sign of life."""
+        self.beat_at = 0.0
+        """When it gave the last sign of life, on the env's clock; its body sets it, the machine reads it."""
         self.questions: list[Question] = task.questions or []
         self.first_us = task.first_us
 

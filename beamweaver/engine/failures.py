@@ -138,9 +138,16 @@ def _storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def timeout_failure(node: str, task: str, attempt: int, timeout: float) -> Failure:
-    """The failure of an attempt that took longer than `timeout` seconds."""
+def timeout_failure(
+    node: str, task: str, attempt: int, timeout: float, *, idle: bool = False
+) -> Failure:
+    """The failure of an attempt that took longer than `timeout` seconds, or was idle for so long."""
     message = f"node {node!r} took longer than its timeout of {timeout:g} s (attempt {attempt})"
+    if idle:
+        message = (
+            f"node {node!r} gave no sign of life within its idle timeout of {timeout:g} s (attempt "
+            f"{attempt}): no ctx.heartbeat(), no ctx.emit()"
+        )
     error = NodeTimeout(message, node=node, task_id=task, attempt=attempt, timeout=timeout)
     return describe(error, node, task, attempt)
 

@@ -221,6 +221,6 @@ def _send_tasks(
     for send in sends:
         _check(graph, send.node)
     return [
-        Task(send.node, source, index, send.update, send.data, send.timeout)
+        Task(send.node, source, index, send.update, send.data, send.timeout, idle=send.idle)
         for index, send in enumerate(sends)
     ]

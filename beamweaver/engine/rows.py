@@ -72,7 +72,7 @@ def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
 
 def send_rows(sends: tuple[Planned, ...]) -> tuple[SendRow, ...]:
     """Sends as they are stored."""
-    return tuple([SendRow(s.node, s.data, s.timeout) for s in sends])
+    return tuple([SendRow(s.node, s.data, s.timeout, s.idle) for s in sends])
 
 
 def finished_row(task: Task) -> Finished:
@@ -142,7 +142,9 @@ def _task_row(task: Task) -> TaskRow:
     """A planned task as it is stored."""
     if task.source is None:
         return TaskRow(task.node)
-    return TaskRow(task.node, task.source, task.index, task.update_data, task.timeout)
+    return TaskRow(
+        task.node, task.source, task.index, task.update_data, task.timeout, idle=task.idle
+    )
 
 
 def task_rows(tasks: Sequence[Task]) -> tuple[TaskRow, ...]:
@@ -157,7 +159,16 @@ def task_of(row: TaskRow, env: Env) -> Task:
     update = None
     if row.update is not None:
         update = {key: env.decode_sent(row.node, key, data) for key, data in row.update.items()}
-    return Task(row.node, row.source, row.index, update, row.update, row.timeout, id=row.id)
+    return Task(
+        row.node,
+        row.source,
+        row.index,
+        update,
+        row.update,
+        row.timeout,
+        id=row.id,
+        idle=row.idle,
+    )
 
 
 def writes_of(rows: tuple[WriteRow, ...], env: Env) -> tuple[Write, ...]:
@@ -186,6 +197,7 @@ def sends_of(rows: tuple[SendRow, ...], env: Env) -> tuple[Planned, ...]:
             {key: env.decode_sent(row.node, key, data) for key, data in row.update.items()},
             row.update,
             row.timeout,
+            row.idle,
         )
         for row in rows
     )

@@ -51,6 +51,7 @@ class Planned(msgspec.Struct, eq=False):
     update: dict[str, Any]
     data: dict[str, bytes]
     timeout: float | None
+    idle: float | None = None
 
 
 class Result(msgspec.Struct, eq=False):
@@ -155,6 +156,7 @@ class Task(msgspec.Struct, eq=False):
     sleeps: list[Sleep] | None = None
     memos: dict[tuple[str, int, str | None], Memo] | None = None
     id: str | None = None
+    idle: float | None = None
 
     @property
     def path(self) -> str:

@@ -12,10 +12,10 @@ from beamweaver.errors import InvalidGraph
 from beamweaver.graph._handlers import NODE, handler_of
 from beamweaver.graph._signatures import CannotCall
 from beamweaver.graph._text import nearest, shown
-from beamweaver.types import Duration, RetryPolicy, seconds
+from beamweaver.types import Duration, RetryPolicy, TimeoutPolicy, timeouts
 
 if TYPE_CHECKING:
-    from beamweaver.graph.specs import Handler
+    from beamweaver.graph.specs import Handler, Timeouts
 
 __all__ = [
     "check_options",
@@ -110,12 +110,14 @@ def retry_option(
     return RetryPolicy(max_attempts=retries + 1)
 
 
-def timeout_option(timeout: Duration | UnsetType | None, what: str) -> float | UnsetType | None:
-    """A timeout in seconds; UNSET if it is not given."""
+def timeout_option(
+    timeout: Duration | TimeoutPolicy | UnsetType | None, what: str
+) -> Timeouts | UnsetType:
+    """A timeout as seconds in all and seconds without a sign of life; UNSET if it is not given."""
     if timeout is UNSET:
         return UNSET
     try:
-        return seconds(timeout, "timeout")
+        return timeouts(timeout, "timeout")
     except ValueError as error:
         raise _refuse(what, str(error)) from None
 

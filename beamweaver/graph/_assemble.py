@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from beamweaver.graph._handlers import RUN, handler_of
 from beamweaver.graph._signatures import CannotCall, is_async
@@ -17,7 +17,8 @@ from beamweaver.types import END, START, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from beamweaver.graph._declared import Declared, DeclaredJoin
+    from beamweaver.graph._declared import Declared, DeclaredJoin, DeclaredNode
+    from beamweaver.graph.specs import Timeouts
 
 __all__ = ["assemble", "compile_options"]
 
@@ -128,6 +129,10 @@ def assemble(declared: Declared) -> dict[str, Any]:
     }
 
 
+def _timeouts(declared: Declared, node: DeclaredNode) -> Timeouts:
+    return declared.timeout if isinstance(node.timeout, UnsetType) else node.timeout
+
+
 def _nodes(declared: Declared) -> dict[str, NodeSpec]:
     return {
         node.name: NodeSpec(
@@ -137,7 +142,8 @@ def _nodes(declared: Declared) -> dict[str, NodeSpec]:
             caller=node.caller,
             is_async=is_async(node.fn),
             retry=declared.retry if node.retry is UNSET else node.retry,
-            timeout=declared.timeout if node.timeout is UNSET else node.timeout,
+            timeout=_timeouts(declared, node)[0],
+            idle=_timeouts(declared, node)[1],
             error_handler=(
                 declared.error_handler if node.error_handler is UNSET else node.error_handler
             ),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.graph.shapes import Shape
-    from beamweaver.graph.specs import Handler
+    from beamweaver.graph.specs import Handler, Timeouts
     from beamweaver.types import RetryPolicy
 
 __all__ = ["Declared", "DeclaredBranch", "DeclaredEdge", "DeclaredJoin", "DeclaredNode"]
@@ -26,7 +26,7 @@ class DeclaredNode(msgspec.Struct, frozen=True, kw_only=True):
     fn: Callable[..., Any]
     caller: Caller | None
     retry: RetryPolicy | msgspec.UnsetType | None
-    timeout: float | msgspec.UnsetType | None
+    timeout: Timeouts | msgspec.UnsetType
     error_handler: Handler | msgspec.UnsetType | None
     metadata: Mapping[str, Any]
     destinations: tuple[str, ...]
@@ -93,7 +93,7 @@ class Declared(msgspec.Struct, kw_only=True):
     joins: list[DeclaredJoin] = msgspec.field(default_factory=list)
     branches: list[DeclaredBranch] = msgspec.field(default_factory=list)
     retry: RetryPolicy | None = None
-    timeout: float | None = None
+    timeout: Timeouts = (None, None)
     error_handler: Handler | None = None
     cache: Any = None
 

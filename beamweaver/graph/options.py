@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from beamweaver.graph.migrations import Migration
     from beamweaver.graph.specs import FailurePolicy
-    from beamweaver.types import Duration, RetryPolicy
+    from beamweaver.types import Duration, RetryPolicy, TimeoutPolicy
 
 __all__ = ["CompileOptions", "NodeDefaults", "NodeOptions"]
 
@@ -22,7 +22,7 @@ class NodeDefaults(TypedDict, total=False):
     Attributes:
         retries: Attempts after the first one, with the other values of `RetryPolicy`.
         retry: A whole policy, in place of `retries`; None for one attempt.
-        timeout: Seconds (or a `timedelta`) for one attempt; None for no limit.
+        timeout: Seconds (or a `timedelta`) for one attempt, or a `TimeoutPolicy`; None for no limit.
         error_handler: A function of `(failure, state, ctx)`, or fewer of these in that order, that is called
             after the last failed attempt in place of failing the run. What it returns is judged as what the
             node returns.
@@ -31,7 +31,7 @@ class NodeDefaults(TypedDict, total=False):
 
     retries: int | None
     retry: RetryPolicy | UnsetType | None
-    timeout: Duration | UnsetType | None
+    timeout: Duration | TimeoutPolicy | UnsetType | None
     error_handler: Callable[..., Any] | UnsetType | None
     cache: Any
 

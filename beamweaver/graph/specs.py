@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from beamweaver.graph.shapes import Shape
     from beamweaver.types import RetryPolicy
 
-__all__ = ["Branch", "FailurePolicy", "Guard", "Handler", "Join", "NodeSpec"]
+__all__ = ["Branch", "FailurePolicy", "Guard", "Handler", "Join", "NodeSpec", "Timeouts"]
 
 FailurePolicy: TypeAlias = Literal["proceed", "panic"]
+Timeouts: TypeAlias = "tuple[float | None, float | None]"
+"""Seconds for an attempt in all, and seconds without a sign of life; None for no limit."""
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
         caller: How to call it with a context, or None if it takes the state only.
         retry: When an attempt is made again; None for one attempt.
         timeout: Seconds for one attempt, or None for no limit.
+        idle: Seconds that an attempt may go without a sign of life, or None for no limit.
         metadata: What the user noted at the node.
         destinations: Where the user said that it may go by `goto` or `Send`.
         place: Where it was added, as `file:line`.
@@ -78,6 +81,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
     inputs: Mapping[str, Channel] | None = None
     subgraph: CompiledGraph | None = None
     persistent: bool = False
+    idle: float | None = None
 
     @property
     def wants_ctx(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from beamweaver.errors import InvalidUpdate, UnknownChannel, UnknownTarget
 from beamweaver.graph._text import described, giver, listed, nearest, node_text, shown
 from beamweaver.graph.channels import Channel
-from beamweaver.types import END, PARENT, Command, Overwrite, Send, seconds
+from beamweaver.types import END, PARENT, Command, Overwrite, Send, timeouts
 
 if TYPE_CHECKING:
     from beamweaver.graph.compiled import Branch, CompiledGraph, NodeSpec
@@ -391,7 +391,7 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
         channel.check_value(value, node=node, sent=(who, target.name))
     if send.timeout is not None:
         try:
-            seconds(send.timeout, f"the timeout of a Send to {send.node!r}")
+            timeouts(send.timeout, f"the timeout of a Send to {send.node!r}")
         except ValueError as error:
             raise InvalidUpdate(f"{who}: {error}", node=node) from None
     if type(send.node) is not str:  # a member of a str Enum is its value

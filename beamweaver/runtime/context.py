@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import msgspec
@@ -10,14 +11,16 @@ import msgspec
 from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question, Sleep
 from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, InvalidUpdate, KeyRequired
+from beamweaver.events import Emitted
 from beamweaver.graph._text import shown
 from beamweaver.graph.answers import AnswerFault, description_of, take
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.pauses import Pauses
-from beamweaver.runtime.substeps import SubSteps, refuse_inside
+from beamweaver.runtime.substeps import GivenUp, SubSteps, refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from beamweaver.engine.effects import Attempt
@@ -42,6 +45,9 @@ class Body(Protocol):
 
     def tell(self, message: object) -> None:
         """Send a message to the actor of the thread."""
+
+    def shield(self) -> AbstractContextManager[None]:
+        """Keep a kill away from a block."""
 
 
 class Frame(msgspec.Struct, eq=False):
@@ -294,6 +300,57 @@ class Context:
         """End the attempt: its task sleeps."""
         self.asleep = sleep
         raise Naps
+
+    def heartbeat(self) -> None:
+        """Give a sign of life: the attempt's idle timeout begins anew. Cheap; call it as often as you like.
+
+        In an attempt that was given up it ends the body.
+        """
+        self._attempt.beat_at = self._frame.hub.system.clock.monotonic()
+        if self.cancelled:
+            raise GivenUp
+
+    def emit(self, value: Any) -> None:
+        """Tell the listeners of the runtime something, as an `Emitted` event; it is a sign of life too.
+
+        Nothing is stored or kept for later: who does not listen now misses it. Listeners are called before
+        this returns, on this worker. In an attempt that was given up it ends the body, and nothing is told.
+
+        Args:
+            value: Anything; listeners get the object itself.
+
+        Example:
+            >>> def load(state, ctx):
+            ...     for n, url in enumerate(state["urls"]):
+            ...         ctx.emit({"loading": url, "done": n})
+        """
+        self.heartbeat()
+        hub = self._frame.hub
+        if hub.listeners:
+            event = Emitted(
+                thread_id=self.thread_id,
+                run_id=self.run_id,
+                task_id=self.task_id,
+                node=self.node,
+                attempt=self.attempt,
+                value=value,
+            )
+            with self.shield():
+                hub.publish(event)
+
+    def shield(self) -> AbstractContextManager[None]:
+        """Keep a kill (a timeout, a cancel) away from a block that must not be torn apart.
+
+        It arrives when the block ends; in an async node at the first `await` after it. The block must be
+        short: a body that has not ended a second after the kill is abandoned.
+
+        Example:
+            >>> def move(state, ctx):
+            ...     with ctx.shield():
+            ...         account.take(state["amount"])
+            ...         other.give(state["amount"])
+        """
+        return nullcontext() if self._body is None else self._body.shield()
 
     def interrupt(self, value: Any, *, key: str | None = None, schema: Any = None) -> Any:
         """Ask a question: the thread waits, and this returns the answer when the node runs again.

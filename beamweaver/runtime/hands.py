@@ -49,7 +49,7 @@ class Hands(Actor):
         """Of those, the ones whose end the machine waits for."""
         self._held: dict[tuple[int, int], fx.StartAttempt] = {}
         """Attempts that start when the body of the one before has ended."""
-        self._held_clocks: dict[tuple[int, int], fx.SetTimer] = {}
+        self._held_clocks: dict[tuple[int, int], list[fx.SetTimer]] = {}
         """Their timeouts, which run from that moment on."""
         self._crowd = _ATTACHED
         self._reload = False
@@ -116,10 +116,10 @@ class Hands(Actor):
         if token in self._awaited:
             self._awaited.discard(token)
             self._lose(token)
-        clock = self._held_clocks.pop(key, None)
+        clocks = self._held_clocks.pop(key, ())
         if held is not None:
             self._start_attempt(held)
-            if clock is not None:
+            for clock in clocks:
                 self._set_timer(clock)
         self._fed = True
 
@@ -210,8 +210,8 @@ class Hands(Actor):
 
     def _set_timer(self, effect: fx.SetTimer) -> None:
         for key, held in self._held.items():
-            if held.attempt.timer == effect.key:
-                self._held_clocks[key] = effect
+            if effect.key in (held.attempt.timer, held.attempt.idle_timer):
+                self._held_clocks.setdefault(key, []).append(effect)
                 return
         assert self._hub.timers is not None, "the timers start before the threads"
         self._hub.timers.put(msg.SetTimer(self.cell, effect.key, effect.delay))

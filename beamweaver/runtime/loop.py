@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from supervisors import KILLED, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine, Generator, Iterator
     from contextvars import Context
 
     from beamweaver.engine.effects import Attempt
@@ -38,8 +39,10 @@ class LoopTask:
         "_body",
         "_claim",
         "_context",
+        "_covers",
         "_ended",
         "_hub",
+        "_late",
         "_name",
         "_owner",
         "_task",
@@ -68,6 +71,9 @@ class LoopTask:
         self._claim = [True]
         self._ended = [True]
         self._task: asyncio.Task[Any] | None = None
+        self._covers = 0
+        self._late = False
+        """Whether a cancellation came while the coroutine was covered."""
 
     @property
     def live(self) -> bool:
@@ -138,8 +144,22 @@ class LoopTask:
         self._owner.put(message)
 
     def _cancel(self, _loop: asyncio.AbstractEventLoop) -> None:
-        if self._task is not None:
+        if self._covers:
+            self._late = True
+        elif self._task is not None:
             self._task.cancel()
+
+    @contextlib.contextmanager
+    def shield(self) -> Iterator[None]:
+        """Keep a kill away from a block of the coroutine; it arrives at the first `await` after it."""
+        self._covers += 1
+        try:
+            yield
+        finally:
+            self._covers -= 1
+            if self._late and not self._covers and self._task is not None:
+                self._late = False
+                self._task.cancel()
 
 
 class _Abandon:

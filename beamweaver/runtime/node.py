@@ -11,12 +11,13 @@ from beamweaver.graph.mutations import state_mutated
 from beamweaver.graph.updates import call_node, normalize
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
 from beamweaver.runtime.views import changes, give
-from beamweaver.types import seconds
+from beamweaver.types import timeouts
 from supervisors import TaskActor
 from supervisors.kill import Killed, shield
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from beamweaver.engine.effects import Attempt
     from beamweaver.engine.state import Question, Sleep
@@ -55,6 +56,10 @@ class NodeActor(TaskActor):
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
             return _ended_by(error, attempt, context)
+
+    def shield(self) -> AbstractContextManager[None]:
+        """Keep a kill away from a block of the body."""
+        return shield()
 
     def tell(self, message: object) -> None:
         """Send a message to the actor of the thread, from the body."""
@@ -141,7 +146,7 @@ def planned(codec: GraphCodec, sends: tuple[Send, ...], node: str) -> tuple[Plan
         except SerializationError as error:
             raise _named(error, node, f"Send to {send.node}") from error.__cause__
         data = {key: found for key, found in encoded.items() if found}
-        made.append(Planned(send.node, update, data, seconds(send.timeout, "Send timeout")))
+        made.append(Planned(send.node, update, data, *timeouts(send.timeout, "Send timeout")))
     return tuple(made)
 
 

@@ -38,7 +38,7 @@ from beamweaver.graph.updates import (
     normalize_routing,
 )
 from beamweaver.limits import DEFAULT_LIMITS
-from beamweaver.types import Command
+from beamweaver.types import Command, timeouts
 from tests.engine.driver_parts import (
     HANGS,
     Asks,
@@ -464,7 +464,7 @@ class Driver:
                 send.node,
                 dict(send.update),
                 self._encoded(send),
-                send.timeout,
+                *timeouts(send.timeout, "timeout"),
             )
             for send in sends
         )
