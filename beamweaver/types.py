@@ -374,6 +374,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     rerun: Sequence[str] = ()
     checkpoint_id: str | None = None
     fork: bool = False
+    context: Any = msgspec.UNSET
 
 
 class Invoke(_Options, frozen=True):

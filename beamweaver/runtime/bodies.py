@@ -38,6 +38,8 @@ class Bodies:
         """Bodies that were killed and have not ended."""
         self.context: Context | None = None
         """The context variables of the caller who stands behind the run; each body gets a copy."""
+        self.given: dict[str, Any] = {}
+        """The `context=` of calls, by the name that each gave to its run."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -109,6 +111,7 @@ class Bodies:
             The attempts whose bodies have not ended: the next ones wait for that.
         """
         left = []
+        self.given.update(before.given)
         for token, task in (*before._running.items(), *before._killed.items()):
             if _hand_over(task, self._owner):
                 self._killed[token] = task

@@ -14,6 +14,7 @@ from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, Invalid
 from beamweaver.events import Emitted
 from beamweaver.graph._text import shown
 from beamweaver.graph.answers import AnswerFault, description_of, take
+from beamweaver.runtime.given import MISSING
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.substeps import GivenUp, SubSteps, refuse_inside
@@ -60,6 +61,8 @@ class Frame(msgspec.Struct, eq=False):
     run_id: str
     strict: bool = False
     """Whether changes inside of values are looked for too."""
+    context: Any = None
+    """What a caller, or the runtime, gave to the nodes of the run."""
 
 
 class Asks(BaseException):
@@ -183,6 +186,23 @@ class Context:
     def idempotency_key(self) -> str:
         """A key for outside effects of this task; the same whenever the task runs again."""
         return idempotency_key(self.thread_id, self._attempt.task_id)
+
+    @property
+    def context(self) -> Any:
+        """What the run's last caller gave by `context=`, or the runtime by `contexts=`; None without both.
+
+        Raises:
+            InvalidCall: The graph declares a `context_schema`, and the run goes on without a context: a
+                dead process left it, and nobody has given one in this process.
+        """
+        context = self._frame.context
+        if context is MISSING:
+            raise InvalidCall(
+                f"node {self.node!r} reads ctx.context, and run {self.run_id!r} of thread {self.thread_id!r} "
+                "has none: a context is not stored. Give context=… to the call that continues the run, or "
+                f"Runtime(contexts={{{self.graph_name!r}: …}}) for runs that are taken up"
+            )
+        return context
 
     @property
     def deadline(self) -> float | None:

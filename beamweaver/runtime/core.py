@@ -17,6 +17,7 @@ from beamweaver.errors import (
     RuntimeStopped,
 )
 from beamweaver.runtime.context import _current
+from beamweaver.runtime.given import context_of_call
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.large import LargeValues
 from beamweaver.runtime.messages import AGAIN, CUT, DRAIN
@@ -163,11 +164,13 @@ class Core:
             raise Quarantined(
                 f"thread {thread_id!r} is quarantined: {reason}", thread_id=thread_id, reason=reason
             )
+        given = context_of_call(hub, graph, message)
         call = make_call(hub, graph, message, waits=waits)
         receipt = None if waits else self.system.future()
         node = self.calling_node()
         asker = node.thread_id if node is not None and waits else None
         waiting = Waiting(call, self.system.future(), receipt, asker, nested=node is not None)
+        waiting.given = given
         if not hub.waiters.add(thread_id, waiting):
             assert node is not None, "only a node can wait for itself"
             raise _calling_self(node, thread_id)

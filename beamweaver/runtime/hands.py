@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from beamweaver.engine import effects as fx
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.errors import BeamWeaverError, UnknownRun
@@ -11,6 +13,7 @@ from beamweaver.events import AttemptKilled
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.bodies import Bodies
 from beamweaver.runtime.context import Frame
+from beamweaver.runtime.given import default_context
 from beamweaver.runtime.reading import recorded_outcome
 from beamweaver.runtime.substeps import GivenUp
 from beamweaver.runtime.waiters import Answer
@@ -162,7 +165,9 @@ class Hands(Actor):
             hub, graph = self._hub, machine.graph
             strict = hub.strict if graph.strict is None else graph.strict
             codec = hub.codec_of(graph)
-            frame = self._frame = Frame(hub, graph, codec, self.thread_id, run_id, strict)
+            given = self._context_of(machine)
+            frame = Frame(hub, graph, codec, self.thread_id, run_id, strict, given)
+            self._frame = frame
         return frame
 
     def _start_transition(self, effect: fx.StartTransition) -> None:
@@ -223,10 +228,30 @@ class Hands(Actor):
     def _admitted(self, effect: fx.Admitted) -> None:
         self._hub.reached("thread.admitted", self.thread_id)
         self._bodies.context = self._hub.waiters.context_of(self.thread_id, effect.call)
+        given = self._hub.waiters.given_of(self.thread_id, effect.call)
+        if given is not UNSET:
+            self._give(effect.run_id, given)
         self._hub.waiters.admitted(self.thread_id, effect.call, effect.run_id)
         machine = self._machine
         if machine is not None and len(machine.attached) >= self._crowd:
             self._thin_out(machine)
+
+    def _give(self, run_id: str, given: Any) -> None:
+        """A call brings a context for the run of that name, now or when its turn comes."""
+        known = self._bodies.given
+        known.pop(run_id, None)
+        known[run_id] = given
+        self._frame = None
+        if len(known) > self._hub.limits.inbox + 1:
+            known.pop(next(iter(known)))
+
+    def _context_of(self, machine: Machine) -> Any:
+        """The context of the run: that of its last call that brought one, or the runtime's."""
+        known = self._bodies.given
+        for name in reversed(known):
+            if name in machine.state.run.names:
+                return known[name]
+        return default_context(self._hub, machine.graph)
 
     def _thin_out(self, machine: Machine) -> None:
         """Forget calls that waited for the run and whose callers have gone."""

@@ -95,6 +95,8 @@ class Hub:
         self.quarantined: dict[str, str] = {}
         self.marking: dict[str, Future[Any]] = {}
         """Threads whose quarantine is on its way to the store."""
+        self.contexts: dict[str, Any] = {}
+        """The context of runs whose callers gave none, by graph."""
         self.due: set[str] = set()
         """Threads whose sleep is over by Recovery's clock, until their actors know."""
         self.draining = False

@@ -48,6 +48,9 @@ class CallOptions(TypedDict, total=False):
         checkpoint_id: The checkpoint to go on from. The head is the same as None; an older one starts a
             branch, which has nothing of what happened after it, and becomes the head.
         fork: Whether a branch starts even at the head.
+        context: What nodes find in `ctx.context`, of the graph's `context_schema`: clients, settings, who
+            the user is. It is not stored: where the run goes on in another process, it has the one of the
+            call that continues it, or that of `Runtime(contexts=…)`.
 
     Example:
         >>> from beamweaver import END, START, Graph
@@ -69,6 +72,7 @@ class CallOptions(TypedDict, total=False):
     rerun: Sequence[str]
     checkpoint_id: str | None
     fork: bool
+    context: Any
 
 
 _OTHERS: Final = ("thread_id", "config", "on_unfinished", "on_disconnect", "raises")

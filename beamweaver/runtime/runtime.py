@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from msgspec import UNSET
+
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.lmdb import LMDBCheckpointer
 from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers
@@ -12,6 +14,7 @@ from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
 from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.core import Core
+from beamweaver.runtime.given import check_context, check_contexts
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.health import health_of, statistics_of
 from beamweaver.runtime.keeping import KeptThreads, Source
@@ -21,7 +24,7 @@ from beamweaver.runtime.requests import check_thread_id
 if TYPE_CHECKING:
     import asyncio
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from beamweaver.events import Event
@@ -41,6 +44,8 @@ class Runtime(KeptThreads):
     Args:
         store: A path for an `LMDBCheckpointer`, or a checkpointer.
         graphs: The graphs whose threads it runs.
+        contexts: By the name of a graph, what its nodes find in `ctx.context` where no caller gave a
+            `context=`: contexts are not stored, so runs that are taken up have this one.
         recover: What it takes up at its start of what dead processes left: `"all"`, only threads that
             are `"called"`, or `"none"`.
         limits: Its bounds.
@@ -82,6 +87,7 @@ class Runtime(KeptThreads):
         store: str | os.PathLike[str] | Checkpointer,
         *,
         graphs: Iterable[CompiledGraph] = (),
+        contexts: Mapping[str, Any] | None = None,
         recover: str = "all",
         limits: Limits = DEFAULT_LIMITS,
         max_workers: int = 128,
@@ -109,6 +115,7 @@ class Runtime(KeptThreads):
         self._graphs = tuple(graphs)
         for graph in self._graphs:
             self._check_graph(graph)
+        self._contexts = check_contexts(self._graphs, contexts or {})
         self._recover = recover
         self._wait = wait
         self._takeover = takeover
@@ -139,6 +146,7 @@ class Runtime(KeptThreads):
         if self._loop is not None:
             core.hub.user_loop = self._loop
         self._core = core
+        core.hub.contexts.update(self._contexts)
         for graph in self._graphs:
             core.hub.register(graph)
         if taken_over:
@@ -207,14 +215,21 @@ class Runtime(KeptThreads):
 
     # Threads ------------------------------------------------------------------------------------
 
-    def register(self, graph: CompiledGraph) -> None:
+    def register(self, graph: CompiledGraph, *, context: Any = UNSET) -> None:
         """Run threads of one more graph.
 
+        Args:
+            graph: The graph.
+            context: As one of `contexts`.
+
         Raises:
+            InvalidCall: `context` does not fit the graph.
             StoreDiffers: It is bound to another store.
         """
         self._check_graph(graph)
         core = self._running()
+        if context is not UNSET:
+            core.hub.contexts[graph.name] = check_context(graph, context)
         core.hub.register(graph)
         core.recover_again()
 

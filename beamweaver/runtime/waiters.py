@@ -11,6 +11,8 @@ import threading
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from beamweaver.errors import RuntimeStopped
 from supervisors.scheduler import here
 
@@ -46,6 +48,7 @@ class Waiting:
         "context",
         "done",
         "durable",
+        "given",
         "incarnation",
         "left",
         "nested",
@@ -69,6 +72,8 @@ class Waiting:
         self.durable = False
         self.left = False
         """Whether its caller has stopped waiting."""
+        self.given: Any = UNSET
+        """The `context=` that the call brings, if it does."""
         self.context = copy_context()
         """The caller's context variables, for the nodes of the run."""
         self.done = done
@@ -162,6 +167,12 @@ class Waiters:
                 waiting.incarnation = incarnation
                 calls.append(waiting.call)
         return calls
+
+    def given_of(self, thread_id: str, call: Call) -> Any:
+        """The `context=` that the call brings; UNSET if it brings none."""
+        with self._lock:
+            waiting = self._threads.get(thread_id, {}).get(call.id)
+        return UNSET if waiting is None else waiting.given
 
     def context_of(self, thread_id: str, call: Call) -> Context | None:
         """The context variables of the call's caller."""
