@@ -18,6 +18,7 @@ from supervisors.scheduler import here
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from supervisors.mailbox import Cell
 
 __all__ = ["ActorRef", "ListedRef", "StopRequest", "ref_of"]
 
@@ -48,11 +49,12 @@ class ActorRef(pykka.ActorRef[A]):
         cell: the actor's cell, for code that sends much
     """
 
-    cell: Inbox
+    cell: Cell
 
     def __init__(self, cell: Inbox) -> None:
         """Make the reference of `cell`; use `ref_of`, `cell.ref` or `actor.ref`."""
-        self.cell = cell
+        whole: Any = cell  # every inbox is a `Cell`
+        self.cell = whole
         self.actor_class = cell.actor_class
         self.actor_inbox = cell
         self.actor_stopped = cell  # type: ignore[assignment]  # the cell is its own stopped flag
