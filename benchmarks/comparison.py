@@ -22,10 +22,12 @@ class Workload:
     Args:
         work: One repetition; returns what it computed, as JSON, to be compared with the other side.
         units: How many units (steps, tasks, calls) a repetition holds; the time is told per unit.
+        before: What makes ready for each repetition; it is not timed.
     """
 
     work: Callable[[], Json]
     units: int
+    before: Callable[[], object] = lambda: None
 
 
 Open: TypeAlias = Callable[..., AbstractContextManager[Workload]]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pykka
 
 from benchmarks.comparison import Facts, Json, Side, Workload
+from benchmarks.memory import resident
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["ask", "restarts", "side", "start_stop", "tell"]
+__all__ = ["ask", "restarts", "side", "start_all", "start_stop", "tell"]
 
 
 def side(work: str) -> Side:
@@ -155,3 +156,16 @@ def restarts(_facts: Facts, _folder: str, *, crashes: int) -> Iterator[Workload]
             return starts - 1
 
         yield Workload(work, crashes)
+
+
+@contextmanager
+def start_all(facts: Facts, _folder: str, *, children: int) -> Iterator[Workload]:
+    """Many actors that stay; each has an OS thread."""
+    empty = resident()
+    with _quiet():
+
+        def work() -> Json:
+            return len([_Child.start() for _ in range(children)])
+
+        yield Workload(work, children, pykka.ActorRegistry.stop_all)
+        facts["bytes an actor"] = round((resident() - empty) / children)

@@ -53,6 +53,7 @@ class LoadedSide:
 
     def warm_up(self) -> Json:
         """One repetition that is not timed; then the heap is frozen. Returns what it computed."""
+        self._workload.before()
         result = self._workload.work()
         if self._freeze:
             gc.collect()
@@ -61,6 +62,7 @@ class LoadedSide:
 
     def run(self) -> Facts:
         """One timed repetition: microseconds a unit, wall and CPU, and what it computed."""
+        self._workload.before()
         gc.collect()
         cpu = time.process_time()
         begin = time.perf_counter()

@@ -20,7 +20,7 @@ from supervisors.errors import ActorExit, StartError, WorkersExhausted
 from supervisors.events import Event
 from supervisors.exits import KILLED, NO_PROC, NORMAL, Crashed, ExitReason, is_quiet
 from supervisors.future import Future
-from supervisors.inbox import CLOSING, ENDED, RUNNING, STARTING, WAITS, Book, Inbox
+from supervisors.inbox import CLOSING, ENDED, NOTHING, RUNNING, STARTING, WAITS, Book, Inbox
 from supervisors.scheduler import here
 from supervisors.signals import Down
 
@@ -104,12 +104,18 @@ def link(cell: Inbox, other: Inbox) -> None:
     with cell.system.lock:
         if other in mine.links:
             return
-        mine.links[other] = bond
+        _link_half(mine, other, bond)
         dead = other.phase == ENDED
         if not dead:
-            theirs.links[cell] = bond
+            _link_half(theirs, cell, bond)
     if dead:
         cell.put_system(ExitSignal(other, NO_PROC, bond))
+
+
+def _link_half(book: Book, other: Inbox, bond: object) -> None:
+    if book.links is NOTHING:
+        book.links = {}
+    book.links[other] = bond
 
 
 def unlink(cell: Inbox, other: Inbox) -> None:
@@ -134,6 +140,8 @@ def monitor(cell: Inbox, observer: Inbox | Future[ExitReason], token: object) ->
         alive = cell.phase != ENDED
         if alive:
             entry = (None, observer) if isinstance(observer, Future) else (observer, token)
+            if book.monitors is NOTHING:
+                book.monitors = {}
             book.monitors[key] = entry
     if not alive:
         _tell(observer, token, NO_PROC)
@@ -234,9 +242,9 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
     return True
 
 
-def _release(cell: Inbox, release: Callable[[], object]) -> None:
+def _release(cell: Inbox, release: Callable[[Inbox], object]) -> None:
     try:
-        release()
+        release(cell)
     except BaseException as error:  # noqa: BLE001 - everybody must be told of the end all the same
         cell.system.emit(Event("stop_failed", repr(cell), Crashed(error)))
 
@@ -248,9 +256,11 @@ def _spread(cell: Inbox, book: Book, reason: ExitReason) -> None:
         kid.parent_ended(reason)
     if book.links:
         _signal_links(cell, book, reason)
+    parent = cell.parent
+    if parent is not None and book.run is not None:
+        parent.put_system(Down(book.run, reason))
     for observer, token in book.monitors.values():
         _tell(token if observer is None else observer, token, reason)
-    parent = cell.parent
     if parent is not None and parent.book is not None:
         parent.book.kids.pop(cell, None)  # type: ignore[call-overload]  # a Cell is a Kid
 

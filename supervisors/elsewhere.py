@@ -88,7 +88,7 @@ class Deputy(Actor):
     def on_start(self) -> None:
         """Start it; the actor has started when it has."""
         self.cell.hold()
-        self.cell.pages().names += (self.let_go,)
+        self.cell.pages().names += (lambda _: self.let_go(),)
         self.begin()
 
     def on_receive(self, message: Any) -> None:

@@ -113,26 +113,26 @@ class Answer:
 
     __slots__ = ("_reply", "_reply_to")
 
-    def __init__(self, reply: Reply, reply_to: tuple[Cell, object] | None) -> None:
-        """Answer the asker of `reply`, or the cell of `reply_to`."""
+    def __init__(self, reply: Reply | None, reply_to: tuple[Cell, object] | None) -> None:
+        """Answer the cell of `reply_to`, if it is given, else the asker of `reply`."""
         self._reply = reply
         self._reply_to = reply_to
 
     def set(self, value: object = None) -> None:
         """Answer with `value`."""
-        if self._reply_to is None:
-            self._reply.set(value)
-        else:
+        if self._reply_to is not None:
             cell, token = self._reply_to
             cell.put(ChildReply(token, value, None))
+        elif self._reply is not None:
+            self._reply.set(value)
 
     def set_exception(self, error: BaseException) -> None:
         """Answer with `error`."""
-        if self._reply_to is None:
-            self._reply.set_exception(error)
-        else:
+        if self._reply_to is not None:
             cell, token = self._reply_to
             cell.put(ChildReply(token, None, error))
+        elif self._reply is not None:
+            self._reply.set_exception(error)
 
 
 class Family(Actor):
@@ -166,7 +166,8 @@ class Family(Actor):
     def on_receive(self, message: Any) -> Any:
         """Serve the requests of `supervisors.requests`."""
         if isinstance(message, Request):
-            answer = Answer(self.defer(), message.reply_to)  # type: ignore[attr-defined]  # all have it
+            to: Any = message.reply_to  # type: ignore[attr-defined]  # all have it
+            answer = Answer(None if to and self.cell.reply is None else self.defer(), to)
             try:
                 self._serve(message, answer)
             except SupervisorsError as error:
@@ -236,7 +237,7 @@ class Family(Actor):
         actor: Any = spec.actor
         args = extra + spec.args
         kwargs: Any = spec.kwargs  # not copied: the call of `__init__` does that
-        if not issubclass(actor, Actor):
+        if Actor not in actor.__mro__:  # `issubclass` asks an ABC, in Python
             actor, args = Hosted, (actor, *args)
         cell = system.make(actor, args, kwargs, name=spec.name, parent=self.cell)
         if spec.execution is not None:
@@ -246,9 +247,8 @@ class Family(Actor):
         child.restarting = None
         book = cell.pages()
         book.ack = (self.cell, run)
-        book.monitors[run] = (self.cell, run)
-        mine = self.cell.book
-        (self.cell.pages() if mine is None else mine).kids[cell] = None
+        book.run = run
+        self.cell.nursery()[cell] = None
         seconds = spec.start_timeout
         if seconds is None:
             seconds = system.limits.start_timeout
@@ -328,7 +328,8 @@ class Family(Actor):
             self._adopt(run)
             if not run.ending:
                 self._disarm(run)
-            self._report_started(run)
+            if self.system.watched:
+                self._report_started(run)
         elif kind is death.StartIgnored:
             run.ignored = True
             self._settle(run, NORMAL)
@@ -356,8 +357,7 @@ class Family(Actor):
         raise NotImplementedError
 
     def _report_started(self, run: Run) -> None:
-        if self.system.watched:
-            self._report("child_restarted" if run.child.restarts else "child_started", run.child)
+        self._report("child_restarted" if run.child.restarts else "child_started", run.child)
 
     # Ending
 

@@ -97,6 +97,17 @@ class Name(Protocol):
         ...
 
 
+class _Nothing(dict[Any, Any]):
+    """The table of all that have no entries: most actors, for whom an own one is too much memory."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise TypeError("make a table first: nobody owns this one")
+
+
+NOTHING: dict[Any, Any] = _Nothing()
+"""What `Book`'s tables are until they are needed; whoever adds to one makes it, under the system's lock."""
+
+
 class Book:
     """What only some actors need.
 
@@ -107,24 +118,26 @@ class Book:
         timers: messages to it that are pending
         deferred: callers that were promised an answer
         joiners: who waits for the end, and for which; None: for any
-        names: what frees each name
+        names: what frees each name, given the cell
+        run: by what its supervisor knows it, and hears of its end; None without one
         ack: who waits for the start
         ties: links and monitors to be made when the start has succeeded
         token: what its handlers may look at, to know that it is to end
     """
 
-    __slots__ = ("ack", "deferred", "joiners", "kids", "links", "monitors", "names", "ties",
+    __slots__ = ("ack", "deferred", "joiners", "kids", "links", "monitors", "names", "run", "ties",
                  "timers", "token")  # fmt: skip
 
     def __init__(self) -> None:
         """Make an empty book."""
-        self.links: dict[Inbox, object] = {}
-        self.monitors: dict[object, tuple[Inbox | None, Any]] = {}
-        self.kids: dict[Kid, None] = {}
+        self.links: dict[Inbox, object] = NOTHING
+        self.monitors: dict[object, tuple[Inbox | None, Any]] = NOTHING
+        self.kids: dict[Kid, None] = NOTHING
         self.timers: set[TimerRef] | None = None
         self.deferred: set[Future[Any]] | None = None
         self.joiners: tuple[tuple[Future[Any], ExitReason | None], ...] = ()
-        self.names: tuple[Callable[[], object], ...] = ()
+        self.names: tuple[Callable[[Inbox], object], ...] = ()
+        self.run: object = None
         self.ack: Future[Any] | tuple[Inbox, object] | None = None
         self.ties: tuple[Callable[[], object], ...] = ()
         self.token: CancelToken | None = None
@@ -254,6 +267,15 @@ class Inbox:
                 if book is None:
                     book = self.book = Book()
         return book
+
+    def nursery(self) -> dict[Kid, None]:
+        """Return what ends with this actor, to add to; made at first use."""
+        book = self.pages()
+        if book.kids is NOTHING:
+            with self.system.lock:
+                if book.kids is NOTHING:
+                    book.kids = {}
+        return book.kids
 
     def timer_set(self) -> set[TimerRef]:
         """Return the pending timers of this actor, to add to; made at first use."""

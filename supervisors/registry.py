@@ -106,8 +106,10 @@ class Registry:
         self.unique = keys == "unique"
         self.listeners = listeners
         self._lock = threading.Lock()
-        self._entries: dict[Hashable, dict[Inbox, Entry]] = {}
-        self._owners: dict[Inbox, set[Hashable]] = {}
+        # memory counts, as each actor of millions may have a name: no table for what is one
+        self._entries: dict[Hashable, Entry | dict[Inbox, Entry]] = {}
+        self._owners: dict[Inbox, tuple[Hashable, ...] | set[Hashable]] = {}
+        self._frees = (self._release,)
         self._queues: dict[Hashable, deque[Future[None]]] = {}
         self._open = False
 
@@ -164,17 +166,25 @@ class Registry:
             if not self._open:
                 raise NoProc(self)
             found = self._entries.get(key)
-            if self.unique and found:
-                holder = next(iter(found))
+            if isinstance(found, Entry):
+                holder = found.ref.cell
                 if holder is not cell and holder.phase != ENDED:
                     return holder
                 if holder is not cell:
                     self._forget(holder, key)
-            self._entries.setdefault(key, {})[cell] = Entry(ref_of(cell), value)
+            entry = Entry(ref_of(cell), value)
+            if self.unique:
+                self._entries[key] = entry
+            elif isinstance(found, dict):
+                found[cell] = entry
+            else:
+                self._entries[key] = {cell: entry}
             known = self._owners.get(cell)
             if known is None:
-                self._owners[cell] = {key}
-                cell.pages().names += (partial(self._release, cell),)
+                self._owners[cell] = (key,)
+                cell.pages().names += self._frees
+            elif isinstance(known, tuple):
+                self._owners[cell] = {*known, key}
             else:
                 known.add(key)
         self._tell(Registered(self.name, key, ref_of(cell), value))
@@ -201,27 +211,33 @@ class Registry:
             raise InvalidSpec("keys", "duplicate", "only values of unique keys can be updated")
         cell = self._caller()
         with shield(), self._lock:
-            entry = self._entries.get(key, {}).get(cell)
-            if entry is None:
+            entry = self._entries.get(key)
+            if not isinstance(entry, Entry) or entry.ref.cell is not cell:
                 raise NoProc(key)
             value = change(entry.value)
-            self._entries[key][cell] = Entry(entry.ref, value)
+            self._entries[key] = Entry(entry.ref, value)
         return value
 
     def _forget(self, cell: Inbox, key: Hashable) -> bool:
         holders = self._entries.get(key)
-        if holders is None or holders.pop(cell, None) is None:
+        if isinstance(holders, Entry):
+            if holders.ref.cell is not cell:
+                return False
+            del self._entries[key]
+        elif holders is None or holders.pop(cell, None) is None:
             return False
-        if not holders:
+        elif not holders:
             del self._entries[key]
         known = self._owners.get(cell)
-        if known is not None:
+        if isinstance(known, tuple):
+            self._owners[cell] = ()
+        elif known is not None:
             known.discard(key)
         return True
 
     def _release(self, cell: Inbox) -> None:
         with self._lock:
-            keys = self._owners.pop(cell, set())
+            keys = self._owners.pop(cell, ())
             for key in keys:
                 self._forget(cell, key)
         for key in keys:
@@ -235,8 +251,11 @@ class Registry:
 
     def lookup(self, key: Hashable) -> list[Entry]:
         """Return the registrations of `key` by living actors."""
-        holders = self._read().get(key, {})
-        return [entry for cell, entry in list(holders.items()) if cell.phase != ENDED]
+        found = self._read().get(key)
+        if found is None:
+            return []
+        holders = [found] if isinstance(found, Entry) else list(found.values())
+        return [entry for entry in holders if entry.ref.cell.phase != ENDED]
 
     def whereis(self, key: Hashable) -> ActorRef[Any] | None:
         """Return the living actor that has the unique `key`, or None."""
@@ -253,9 +272,10 @@ class Registry:
     def __len__(self) -> int:
         """Return how many registrations there are."""
         with self._lock:
-            return sum(len(holders) for holders in self._entries.values())
+            found = self._entries.values()
+            return sum(1 if isinstance(one, Entry) else len(one) for one in found)
 
-    def _read(self) -> dict[Hashable, dict[Inbox, Entry]]:
+    def _read(self) -> dict[Hashable, Entry | dict[Inbox, Entry]]:
         if not self._open:
             raise NoProc(self)
         return self._entries
@@ -373,8 +393,10 @@ class _Keeper(Actor):
 
     def on_start(self) -> None:
         self._registry._begin()  # noqa: SLF001 - two halves of one thing
-        release = partial(self._registry._end, self.cell, KILLED)  # noqa: SLF001
-        self.cell.pages().names += (release,)  # also at a kill, when on_stop does not run
+        self.cell.pages().names += (self._release,)  # also at a kill, when on_stop does not run
+
+    def _release(self, cell: Inbox) -> None:
+        self._registry._end(cell, KILLED)  # noqa: SLF001
 
     def on_stop(self, reason: ExitReason = NORMAL) -> None:
         self._registry._end(self.cell, reason)  # noqa: SLF001

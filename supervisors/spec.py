@@ -145,7 +145,8 @@ class ChildSpec(msgspec.Struct, frozen=True):
         """Whether the child is a worker or a supervisor."""
         if self.type is not None:
             return self.type
-        return self.actor.child_type if issubclass(self.actor, Actor) else "worker"
+        kind: ChildType = getattr(self.actor, "child_type", "worker")  # pykka's own have none
+        return kind
 
     @property
     def shutdown_rule(self) -> ShutdownRule:

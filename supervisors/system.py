@@ -179,7 +179,7 @@ class ActorSystem:
     def _register(self, cell: Cell) -> None:
         listed = ListedRef(cell)
         pykka.ActorRegistry.register(listed)
-        cell.pages().names += (partial(pykka.ActorRegistry.unregister, listed),)
+        cell.pages().names += (lambda _: pykka.ActorRegistry.unregister(listed),)
 
     def spawn(
         self,
@@ -212,7 +212,7 @@ class ActorSystem:
         if link is not None:
             death.link(cell, link.cell if isinstance(link, ActorRef) else link)
         if monitor is not None:
-            cell.pages().monitors[object()] = monitor
+            death.monitor(cell, *monitor)
         self.launch(cell)
         return cell
 

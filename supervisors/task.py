@@ -11,7 +11,7 @@ from supervisors.cancel import CancelToken
 from supervisors.errors import WorkersExhausted
 from supervisors.events import Event
 from supervisors.exits import KILLED, ExitReason
-from supervisors.inbox import ENDED
+from supervisors.inbox import ENDED, NOTHING
 from supervisors.kill import Job, shield
 from supervisors.scheduler import here
 from supervisors.signals import Down, TaskDone, TaskEnded, TaskFailed
@@ -69,9 +69,10 @@ class TaskActor(Actor, Job):
         self.token = token
         self._context = context
         book = owner.book
-        if book is None:
-            book = owner.pages()
-        book.kids[self] = None
+        kids = NOTHING if book is None else book.kids
+        if kids is NOTHING:
+            kids = owner.nursery()
+        kids[self] = None
         if owner.phase == ENDED:
             self.kill()
 

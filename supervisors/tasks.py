@@ -312,7 +312,7 @@ class TaskSupervisor(Actor):
 
     def on_start(self) -> None:
         """See to it that nobody waits for a supervisor that has ended."""
-        self.cell.pages().names += (self._lost,)
+        self.cell.pages().names += (lambda _: self._lost(),)
 
     def launch(
         self,
@@ -343,7 +343,7 @@ class TaskSupervisor(Actor):
                 task._begin(body)  # noqa: SLF001 - two halves of one thing
                 caller = task._caller  # noqa: SLF001
                 if caller is not None:
-                    caller.pages().kids[body] = None  # it ends with its caller, too
+                    caller.nursery()[body] = None  # it ends with its caller, too
                     self._ends[token] = lambda: _drop(caller, body)
                     if caller.phase == ENDED:
                         body.kill()

@@ -1,5 +1,7 @@
 """Each comparison, at a tiny size: our side computes what the work asks for, and so does Pykka's."""
 
+import shutil
+
 import pytest
 
 from benchmarks import actors, durable, fanout, sequential
@@ -28,13 +30,28 @@ def test_our_side_alone_is_measured_and_checked(comparison, tmp_path):
     assert told["ratio"] is None
 
 
-@pytest.mark.parametrize("comparison", actors.COMPARISONS, ids=named)
+@pytest.mark.parametrize("comparison", actors.WITH_PYKKA, ids=named)
 def test_pykka_computes_the_same(comparison):
     row = measure(comparison, "tiny", launch=InlineSession)
     assert row.ratio > 0
 
 
-@pytest.mark.parametrize("wanted", ["P1", "P2", "P3", "P5", "P11"])
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("erl") is None, reason="Erlang/OTP is not here")
+@pytest.mark.parametrize("comparison", actors.WITH_ERLANG, ids=named)
+def test_erlang_computes_the_same(comparison, tmp_path):
+    row = measure(comparison, "tiny", folder=str(tmp_path), launch=InlineSession)
+    assert row.ratio > 0
+
+
+@pytest.mark.parametrize("comparison", actors.WITH_ERLANG, ids=named)
+def test_an_erlang_that_is_missing_is_a_line(comparison, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    row = measure(comparison, "tiny", folder=str(tmp_path), launch=InlineSession)
+    assert (row.ratio, row.missing) == (None, "erl is not installed")
+
+
+@pytest.mark.parametrize("wanted", ["P1", "P2", "P3", "P5", "P8", "P11"])
 def test_a_target_has_a_comparison(wanted):
     assert wanted in {comparison.id for comparison in ALL}
 

@@ -266,7 +266,7 @@ class TestMonitors:
         monitor = watcher.ask(lambda actor: actor.monitor(target, "t"), timeout=5)
         stood: list[bool] = []
         # between the moment of the end, and the word of it
-        target.cell.pages().names += (lambda: stood.append(monitor.cancel()),)
+        target.cell.pages().names += (lambda _: stood.append(monitor.cancel()),)
         target.stop(timeout=5)
         world.settle()
 
@@ -306,7 +306,7 @@ class TestRaisingHooks:
         owner, _, signals = world.recorder()
         ref = world.system.start(Puppet, name="name", monitor=(owner.cell, "t"))
 
-        def release() -> None:
+        def release(_cell: object) -> None:
             raise Boom("release")
 
         ref.cell.pages().names = (release, *ref.cell.pages().names)
