@@ -118,6 +118,7 @@ class Actor(pykka.Actor):
     when_full: ClassVar[Literal["refuse", "drop"]] = "refuse"
     child_type: ClassVar[Literal["worker", "supervisor"]] = "worker"
     trap_exit: bool = False
+    _acknowledges: bool = False  # it says itself when it has started, after `on_start`
     cell: Cell
     system: ActorSystem
 

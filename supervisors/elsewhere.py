@@ -54,6 +54,7 @@ class Deputy(Actor):
     """
 
     isolated: ClassVar[bool] = False
+    _acknowledges = True
     _reply: Reply | None = None
     _wanted: ExitReason | None = None  # why it is to end, once that is known
     _up = False

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-__all__ = ["Forkable", "watch"]
+from supervisors.inbox import Inbox
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Forkable", "refuse", "watch"]
 
 
 class Forkable(Protocol):
@@ -15,6 +20,16 @@ class Forkable(Protocol):
     def forked(self) -> None:
         """Hear that this process is a fork of the one where it was made."""
         ...
+
+
+def refuse(cells: Sequence[Inbox]) -> None:
+    """Have these actors, and all that they supervise, take no more messages."""
+    waiting = list(cells)
+    while waiting:
+        cell = waiting.pop()
+        cell.stopped = True
+        book = cell.book
+        waiting += [kid for kid in (book.kids if book else ()) if isinstance(kid, Inbox)]
 
 
 class _Watch:

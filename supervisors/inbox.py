@@ -58,6 +58,7 @@ class Hooks(Protocol):
     """What a cell calls on its actor (`supervisors.Actor` implements it)."""
 
     trap_exit: bool
+    _acknowledges: bool
 
     def on_start(self) -> None: ...  # noqa: D102 - described by Actor
     def on_continue(self, term: Any, /) -> None: ...  # noqa: D102
@@ -75,6 +76,7 @@ class Services(Protocol):
     clock: Clock
     lock: threading.Lock
     watched: bool
+    lost: bool  # this process is a fork, and the workers are in its parent
 
     def dead_letter(self, cell: Inbox, message: object, reason: ExitReason, /) -> None: ...  # noqa: D102
     def emit(self, event: Event, /) -> None: ...  # noqa: D102

@@ -192,7 +192,7 @@ class Cell(Inbox):
         except Ignore:
             ignore(self)
             return
-        if not self.held:
+        if not actor._acknowledges:  # noqa: SLF001 - the actor's side of its cell
             acknowledge(self)
 
     def _serve(self, actor: Hooks, worker: Worker) -> None:

@@ -8,7 +8,7 @@ import pykka
 from pykka import messages
 from pykka._envelope import Envelope
 
-from supervisors.errors import ActorExit, CallingSelf, CallTimeout, MailboxFull, NoProc
+from supervisors.errors import ActorExit, CallingSelf, CallTimeout, Forked, MailboxFull, NoProc
 from supervisors.events import Event
 from supervisors.exits import NORMAL, Abnormal, ExitReason
 from supervisors.future import Future
@@ -95,12 +95,17 @@ class ActorRef(pykka.ActorRef[A]):
         """
         cell = self.cell
         if cell.stopped:
-            raise NoProc(self)
+            raise self._gone()
         limit = cell.actor_class.mailbox_limit
         if limit is not None and len(cell.q) >= limit:
             self._full(limit, message)
             return
         cell.put(Envelope(message) if isinstance(message, _PYKKA) else message)
+
+    def _gone(self) -> NoProc | Forked:
+        if self.cell.system.lost:
+            return Forked(f"{self} is in the parent process: make a new ActorSystem")
+        return NoProc(self)
 
     def _full(self, limit: int, message: object) -> None:
         self._report_full(limit)
@@ -148,7 +153,7 @@ class ActorRef(pykka.ActorRef[A]):
         future: Future[Any] = Future(cell.scheduler, cell)
         limit = cell.actor_class.mailbox_limit
         if cell.stopped:
-            future.offer_error(NoProc(self))
+            future.offer_error(self._gone())
         elif limit is not None and len(cell.q) >= limit:
             self._report_full(limit)
             future.offer_error(MailboxFull(self, limit))

@@ -98,6 +98,10 @@ class CountChildren(Request, frozen=True):
     reply_to: ReplyTo = None
 
 
+QUESTIONS = frozenset({GetChildSpec, WhichChildren, CountChildren})
+"""The requests that change nothing, and are answered at any time."""
+
+
 class ChildReply(msgspec.Struct, frozen=True):
     """The answer to a request that had `reply_to=(cell, token)`: a value, or an error."""
 
@@ -238,7 +242,7 @@ def get_child_spec(
     Raises:
         NotFound: `supervisor` has no such child
     """
-    found: ChildSpec = _ask(supervisor, GetChildSpec(child), timeout)
+    found: ChildSpec = supervisor.ask(GetChildSpec(child), timeout=timeout)
     return found
 
 

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pykka._envelope import Envelope
+
 from supervisors import death
 from supervisors.budget import SupervisorBudget
 from supervisors.errors import (
@@ -28,8 +30,16 @@ from supervisors.errors import (
 )
 from supervisors.exits import ExitReason, Shutdown
 from supervisors.family import Answer, Child, Family, Run, matches, start_failure
+from supervisors.inbox import STARTING
 from supervisors.ref import ActorRef
-from supervisors.requests import DeleteChild, Request, RestartChild, StartChild, TerminateChild
+from supervisors.requests import (
+    QUESTIONS,
+    DeleteChild,
+    Request,
+    RestartChild,
+    StartChild,
+    TerminateChild,
+)
 from supervisors.spec import (
     AutoShutdown,
     Backoff,
@@ -78,6 +88,8 @@ class Supervisor(Family):
         2
     """
 
+    _acknowledges = True
+
     def __init__(
         self,
         children: Iterable[ChildSpec] = (),
@@ -103,6 +115,7 @@ class Supervisor(Family):
         self._due = {}
         self._awaited: Run | None = None
         self._stepping = False
+        self._early: list[tuple[Any, Any]] = []
 
     def children(self) -> Sequence[ChildSpec]:
         """Return the specs to start with; computed anew at each start. Override it at will."""
@@ -112,8 +125,25 @@ class Supervisor(Family):
         """Start the children; the supervisor has started when all have."""
         specs = check_specs(self.children(), self.auto_shutdown)
         self._children = {spec.id: Child(spec.id, spec) for spec in specs}
-        self.cell.hold()
         self._enqueue(self._boot())
+
+    def on_receive(self, message: Any) -> Any:
+        """Serve requests; before all children have started only questions, the rest waits until then."""
+        if self.cell.phase == STARTING and type(message) not in QUESTIONS:
+            future, self.cell.reply = self.cell.reply, None
+            if future is not None:
+                death.promise(self.cell, future)
+            self._early.append((message, future))
+            return None
+        return super().on_receive(message)
+
+    def _serve_early(self) -> None:
+        """Have what waited handled now, ahead of what came later."""
+        early, self._early = self._early, []
+        deferred = self.cell.pages().deferred or set()
+        for message, future in reversed(early):
+            deferred.discard(future)
+            self.cell.q.appendleft(message if future is None else Envelope(message, future))
 
     # Operations
 
@@ -157,6 +187,7 @@ class Supervisor(Family):
                 return
             self._drop_ignored(child)
         death.acknowledge(self.cell)
+        self._serve_early()
 
     def _bring_up(self, child: Child) -> Operation:
         """Start `child` and wait: afterwards its run lives, or `ended` says why not."""

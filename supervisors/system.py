@@ -22,7 +22,7 @@ from supervisors.errors import (
 )
 from supervisors.events import Event, OnDeadLetter, OnEvent, log_event
 from supervisors.exits import KILLED, SHUTDOWN, Abnormal, Crashed, ExitReason
-from supervisors.fork import watch
+from supervisors.fork import refuse, watch
 from supervisors.future import Future
 from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.kill import shield
@@ -97,7 +97,7 @@ class ActorSystem:
         self._numbers = itertools.count(1)
         self._making = threading.Lock()
         self._stopped = False
-        self._forked = False
+        self.lost = False
         self._resources: dict[object, Closable] = {}
         self.scheduler.watch(self.limits.slow_handler, self._report_slow)
         watch(self)
@@ -253,7 +253,7 @@ class ActorSystem:
             self._roots[cell] = None
 
     def _refusal(self, kind: type) -> SupervisorsError:
-        if self._forked:
+        if self.lost:
             return Forked(
                 f"cannot start {kind.__name__} in a forked process: make a new ActorSystem"
             )
@@ -454,7 +454,8 @@ class ActorSystem:
     def forked(self) -> None:
         """Refuse everything: this process is a fork, and the workers stayed in its parent."""
         if self.scheduler.forked():
-            self._stopped = self._forked = True
+            self._stopped = self.lost = True
+            refuse([ref.cell for ref in self.roots()])
             self.lock = threading.Lock()
             here.worker = None
 
@@ -479,7 +480,7 @@ class ActorSystem:
         Returns:
             whether every worker ended
         """
-        if self._forked:
+        if self.lost:
             return True
         deadline = self.clock.monotonic() + timeout
         for ref in reversed(self.roots()):

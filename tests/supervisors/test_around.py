@@ -214,8 +214,11 @@ class TestForks:
             def refuses() -> bool:
                 with pytest.raises(Forked, match="make a new ActorSystem"):
                     system.start(Puppet)
-                with pytest.raises(Forked):
-                    ref.ask(lambda _: 1, timeout=1)
+                for _ in range(2):
+                    with pytest.raises(Forked):
+                        ref.ask(lambda _: 1, timeout=1)
+                    with pytest.raises(Forked):
+                        ref.tell(lambda _: 1)
                 return system.shutdown()
 
             assert in_a_fork(refuses) == 0

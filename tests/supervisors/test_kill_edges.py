@@ -14,23 +14,31 @@ from supervisors import (
     NO_PROC,
     SHUTDOWN,
     Actor,
+    ActorExit,
     ActorSystem,
     CancelToken,
     ChildSpec,
+    Crashed,
     Down,
     DynamicSupervisor,
+    GetChildSpec,
     Killed,
     PoolScheduler,
     Registry,
+    StartChild,
     Supervisor,
     TaskEnded,
     Tasks,
     TaskSupervisor,
+    TerminateChild,
+    WhichChildren,
     WorkersExhausted,
     count_children,
+    get_child_spec,
     resume,
     start_child,
     suspend,
+    which_children,
 )
 from supervisors.elsewhere import Answered, Begun, Deputy, Gone
 from supervisors.kill import Job
@@ -193,6 +201,80 @@ class TestSuspension:
         simulated.settle()
 
         assert told == [1, 2]
+
+
+class TestASupervisorThatStarts:
+    """Its children start one after the other, and one may take long."""
+
+    def make(self, world: World, told: list[Any]) -> Any:
+        specs = [ChildSpec("quick", Puppet), ChildSpec("slow", Late, (told,))]
+        ref = world.system.spawn(Supervisor, specs).ref
+        world.settle()
+        return ref
+
+    def test_questions_are_answered_meanwhile(self, simulated: World):
+        supervisor = self.make(simulated, [])
+        asked = [supervisor.ask(q, block=False) for q in (WhichChildren(), GetChildSpec("slow"))]
+        simulated.settle()
+
+        assert [child.state for child in asked[0].get(timeout=0)] == ["starting", "running"]
+        assert asked[1].get(timeout=0).id == "slow"
+
+    def test_a_child_may_look_at_its_supervisor_in_its_start(self, world: World):
+        found: list[Any] = []
+
+        def look(actor: Puppet) -> None:
+            found.extend(which_children(actor.cell.parent.ref, timeout=5))
+            found.append(get_child_spec(actor.cell.parent.ref, "child", timeout=5))
+
+        world.system.start(Supervisor, [ChildSpec("child", Puppet, kwargs={"fail": look})])
+
+        assert [one.id for one in found] == ["child", "child"]
+
+    def test_what_changes_something_waits_until_all_have_started(self, simulated: World):
+        told: list[Any] = []
+        supervisor = self.make(simulated, told)
+        first = supervisor.ask(StartChild(ChildSpec("x", Puppet)), block=False)
+        second = supervisor.ask(TerminateChild("quick"), block=False)
+        simulated.settle()
+        assert [first.done(), second.done()] == [False, False]
+        told[0].post(Begun())
+        simulated.settle()
+
+        assert (first.get(timeout=0).is_alive(), second.get(timeout=0)) == (True, None)
+        states = {child.id: child.state for child in which_children(supervisor)}
+        assert states == {"quick": "undefined", "slow": "running", "x": "running"}
+
+    @pytest.mark.parametrize("how", ["killed", "failed"])
+    def test_who_waits_for_one_that_ends_is_told(self, simulated: World, how):
+        told: list[Any] = []
+        supervisor = self.make(simulated, told)
+        early = supervisor.ask(StartChild(ChildSpec("x", Puppet)), block=False)
+        simulated.settle()
+        if how == "killed":
+            simulated.system.exit(supervisor, KILLED)
+        else:
+            told[0].post(Gone(Crashed(Boom())))
+        simulated.settle()
+
+        with pytest.raises(ActorExit):
+            early.get(timeout=0)
+
+
+class Late(Deputy):
+    """Has started when the test says so."""
+
+    def __init__(self, told: list[Any]) -> None:
+        told.append(self)
+
+    def begin(self) -> None:
+        """Wait for the test."""
+
+    def wind_up(self, reason: Any) -> None:
+        self.post(Gone(reason))
+
+    def let_go(self) -> None:
+        """Nothing is held."""
 
 
 class Own(Puppet):
