@@ -19,6 +19,7 @@ BeamWeaverError
 │   ├── AmbiguousUpdate     update_state() cannot tell which node the values are of
 │   ├── GraphTooOld         the thread was written by a newer version of its graph
 │   ├── GraphChanged        the graph has lost what the thread needs, and no migration says how
+│   ├── MigrationFailed     a migration raised, or made values that do not fit the graph
 │   ├── WrongGraph          the thread belongs to another graph
 │   ├── UnknownGraph        the runtime lacks the graph of the thread
 │   ├── UnknownRun          a run id that nothing recorded
@@ -94,7 +95,7 @@ __all__ = [
     "CallRefused", "CallingSelf", "ConcurrentSubgraph", "CorruptRecord", "DeserializationError",
     "Draining", "GraphChanged", "GraphTooOld", "InterruptWithoutCheckpointer", "InvalidAnswer",
     "InvalidCall", "InvalidGraph", "InvalidThreadId", "InvalidUpdate", "KeyRequired",
-    "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
+    "MigrationFailed", "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
     "NotAStore", "NothingToContinue", "NothingToResume", "OwnershipLost", "Quarantined",
     "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
     "RuntimeFailed", "RuntimeStopped", "SerializationError", "StateMutated", "StepChanged",
@@ -207,10 +208,17 @@ class GraphTooOld(CallRefused):
 class GraphChanged(CallRefused):
     """The graph has lost a key or a node that the thread needs, and no migration says what becomes of it.
 
-    The thread is untouched.
+    The thread is untouched. `.differences` has what is gone, in words.
     """
 
     code = "graph_changed"
+    differences: tuple[str, ...] = ()
+
+
+class MigrationFailed(CallRefused):
+    """A migration raised, or what it made does not fit the graph. The thread is untouched."""
+
+    code = "migration_failed"
 
 
 class WrongGraph(CallRefused):

@@ -25,8 +25,10 @@ __all__ = [
     "StoreTrouble",
     "TaskAcknowledged",
     "TaskStarted",
+    "ThreadMigrated",
     "ThreadQuarantined",
     "ThreadRestarted",
+    "ThreadSetAside",
     "ThreadTakenUp",
 ]
 
@@ -58,6 +60,24 @@ class ThreadQuarantined(_Event, frozen=True, kw_only=True):
     """A thread was set aside; `reason` tells why."""
 
     reason: str
+
+
+class ThreadSetAside(_Event, frozen=True, kw_only=True):
+    """A thread cannot go on under the code that is here; it is untouched, and goes on under the right code.
+
+    `code` is that of the error which its callers get: `"graph_too_old"`, `"graph_changed"`,
+    `"migration_failed"` or `"unknown_graph"`.
+    """
+
+    code: str
+    reason: str
+
+
+class ThreadMigrated(_Event, frozen=True, kw_only=True):
+    """A thread of an older version of its graph is one of this version, durably."""
+
+    from_version: int
+    to_version: int
 
 
 class TaskStarted(_Event, frozen=True, kw_only=True):
@@ -141,6 +161,8 @@ Event: TypeAlias = (
     | ThreadTakenUp
     | ThreadRestarted
     | ThreadQuarantined
+    | ThreadSetAside
+    | ThreadMigrated
     | TaskStarted
     | TaskAcknowledged
     | AttemptFailed

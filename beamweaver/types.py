@@ -300,6 +300,8 @@ class ThreadState(msgspec.Struct, frozen=True, kw_only=True):
         pending_writes: `(task_id, channel, value)` of each finished result that no commit holds yet.
         status: See `Status`.
         merge_error: Why finished results do not merge; `values` are then the committed ones.
+        graph_error: Why the thread cannot go on, or be shown in its types, under the graph that is here;
+            `values` are then as they are stored, what has no type any more as plain data.
     """
 
     values: Any
@@ -314,6 +316,7 @@ class ThreadState(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     status: Status
     merge_error: str | None = None
+    graph_error: str | None = None
 
 
 # Outcomes ---------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from beamweaver.checkpoint._canonical import canonical
 from beamweaver.checkpoint._classes import Classes, Form, is_storable
 from beamweaver.checkpoint._marks import SCALARS, WALKED, Broken, Refused, type_name
 from beamweaver.checkpoint._native import Check, check_of, hints_of
+from beamweaver.checkpoint._plain import PlainUnwalker, loses
 from beamweaver.checkpoint._unwalk import Unwalker
 from beamweaver.checkpoint._walk import Walker, is_plain
 from beamweaver.checkpoint.deltas import PARTS, put_together
@@ -79,6 +80,7 @@ class Codec:
         self._classes = Classes()
         self._walker = Walker(self._classes, self._depth)
         self._unwalker = Unwalker(self._classes)
+        self._plain_unwalker = PlainUnwalker(self._classes)
         for cls in types:
             self.register(cls)
 
@@ -170,6 +172,27 @@ class Codec:
         """
         return self.decode(self._walked(value, "$"))
 
+    def decode_plain(self, data: bytes | memoryview, path: str = "$") -> Any:
+        """The value of bytes whose classes may have changed or be gone: what cannot be made is plain data.
+
+        An instance of such a class is a dict of its fields. Of a channel whose type was native all is plain:
+        tuples and sets are lists, dates, Decimals and UUIDs are text, an Enum's member is its value.
+
+        Raises:
+            DeserializationError: They are damaged.
+
+        Example:
+            >>> import dataclasses
+            >>> @dataclasses.dataclass
+            ... class Gone:
+            ...     n: int
+            >>> Codec().decode_plain(Codec([Gone]).encode([Gone(3)]))
+            [{'n': 3}]
+        """
+        if data and data[0] == _WALKED_BYTE:
+            return self._read(data, path, self.decode_plain, self._plain_unwalker)
+        return self.decode(data, path)
+
     def plan(self, declared: Any = None) -> ChannelCodec:
         """The fastest exact way for a declared type; its classes are registered on the way.
 
@@ -218,15 +241,22 @@ class Codec:
             raise _refusal(deep, path) from None
 
     def _read(
-        self, data: bytes | memoryview, path: str, decode: Callable[[bytes, str], Any]
+        self,
+        data: bytes | memoryview,
+        path: str,
+        decode: Callable[[bytes, str], Any],
+        unwalker: Unwalker | None = None,
     ) -> Any:
         """A walked value, or one in parts, each of which `decode` decodes."""
         try:
             if data[:2] == PARTS:
                 return put_together(
-                    data, lambda part: decode(part, path), lambda keys: self.decode(keys, path)
+                    data,
+                    lambda part: decode(part, path),
+                    lambda keys: self.decode(keys, path),
+                    plain=unwalker is not None,
                 )
-            return self._unwalker.read(memoryview(data)[1:])
+            return (unwalker or self._unwalker).read(memoryview(data)[1:])
         except Broken as broken:
             place = broken.path(path)
             raise DeserializationError(
@@ -296,6 +326,26 @@ class ChannelCodec:
             return self._decode(data)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             raise _damaged(path, error) from error
+
+    def decode_old(self, data: bytes | memoryview, path: str = "$") -> Any:
+        """The value of bytes that were encoded when the channel may have had another type.
+
+        Returns:
+            A value of the channel's type if the bytes stand for one and nothing of them is lost by that; else
+            plain data, see `Codec.decode_plain`.
+
+        Raises:
+            DeserializationError: They are damaged.
+        """
+        codec = self._codec
+        try:
+            value = self.decode(data, path)
+        except DeserializationError:
+            return codec.decode_plain(data, path)
+        if self._decode is None or type(value) in SCALARS:
+            return value
+        plain = codec.decode_plain(data, path)
+        return plain if loses(value, plain) else value
 
 
 def _no_mark(code: int, _data: memoryview) -> object:

@@ -113,20 +113,23 @@ def in_parts(snapshot: bytes, deltas: Sequence[bytes]) -> bytes:
     return PARTS + _encode((snapshot, *deltas)) if deltas else snapshot
 
 
-def put_together(data: bytes | memoryview, decode: Decode, decode_keys: Decode) -> Any:
+def put_together(
+    data: bytes | memoryview, decode: Decode, decode_keys: Decode, *, plain: bool = False
+) -> Any:
     """The value of parts.
 
     Args:
         data: What `in_parts` made.
         decode: Decodes an encoded value of the channel.
         decode_keys: Decodes a list of keys.
+        plain: Whether they are decoded as plain data, in which a set is a list.
 
     Raises:
         Broken: The parts do not fit each other.
         msgspec.DecodeError: They are damaged.
     """
     snapshot, *deltas = _parts.decode(memoryview(data)[len(PARTS) :])
-    folder = _Folder(decode(snapshot))
+    folder = _PlainFolder(decode(snapshot)) if plain else _Folder(decode(snapshot))
     for delta in deltas:
         for operation in _deltas.decode(delta):
             code = operation.code
@@ -165,6 +168,19 @@ class _Folder:
             _replace(value, operation.indexes, payload)
         else:
             raise Broken(f"the operation {code} of a delta is unknown; upgrade beamweaver")
+
+
+class _PlainFolder(_Folder):
+    """The same for plain data."""
+
+    def do(self, operation: Operation, payload: Any) -> None:
+        value = self.value()
+        if operation.code == _SET and isinstance(value, list):
+            self._value = value + [item for item in payload if item not in value]
+        elif operation.code == _REMOVE and isinstance(value, list):
+            self._value = [item for item in value if item not in payload]
+        else:
+            super().do(operation, payload)
 
 
 def _joined(value: Any, tail: list[Any]) -> Any:

@@ -97,8 +97,9 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
         step: Its number; never used twice in a branch.
         source: `"input"` for an admission, `"restart"` for one in place of an unfinished run, `"loop"` for a
             step, `"update"` for a caller's edit, `"fork"` for the first checkpoint of a branch that changes
-            nothing; `"pruned"` for the rest of a checkpoint that was removed and whose values others need (it
-            is no checkpoint any more).
+            nothing, `"migrate"` where another version of the graph took the thread over, with what is pending
+            as entries of the same record; `"pruned"` for the rest of a checkpoint that was removed and whose
+            values others need (it is no checkpoint any more).
         branch: The branch's id. The first checkpoint of a fork has a new one, and an older `parent`.
         parent: The `seq` of the checkpoint before it, or -1. That one may have been pruned since.
         writes: Each channel that changed and its encoded value.
@@ -115,7 +116,9 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
         warnings: What was noted when the run ended with this checkpoint.
         metadata: What the run's callers noted, each value encoded.
         parent_branch: The branch of `parent`, where it is another one.
-        nodes: As which nodes a caller edited; for a step, its nodes are the tasks of its parent.
+        nodes: As which nodes a caller edited, or which ran before a migration; for a step, its nodes are the
+            tasks of its parent.
+        version: The version of the graph that wrote it and what follows it; 0: that of the thread's row.
     """
 
     step: int
@@ -136,6 +139,7 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
     metadata: dict[str, bytes] = {}
     parent_branch: str = ""
     nodes: tuple[str, ...] = ()
+    version: int = 0
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):

@@ -62,6 +62,7 @@ class Admissions(Ownership):
                 stopping=stopping,
                 behind=bool(self.queue),
             )
+            self.check_fits(decision)
             if decision in _TAKES_UP and (
                 self.one_death_too_many() or self._has_its_turn_later(decision)
             ):
@@ -115,6 +116,7 @@ class Admissions(Ownership):
         except BeamWeaverError:
             state.step, state.joins, state.deferred, state.spent, state.branch = before
             raise
+        self.unfit = None
 
     def _merge_input(self) -> Merged:
         """The state after an input.

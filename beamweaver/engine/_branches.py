@@ -71,7 +71,7 @@ class Branches(Admissions):
             )
         head = checkpoint_id(before.branch, before.checkpoint_seq)
         place = None if call.checkpoint in (None, head) else call.checkpoint
-        entries, origin = origin_of(self.env, before.thread_id, place)
+        entries, origin = origin_of(self.env, self.graph, before.thread_id, place)
         origin.row, origin.seq, origin.tip = before.row, before.seq, True
         self._leaves, origin.branch, origin.executed = origin.branch, self.env.new_id(), 0
         for task in origin.step.tasks:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import RunState
+    from beamweaver.errors import GraphChanged
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import Failure, Interrupt, Outcome
 
@@ -94,6 +95,8 @@ class Core:
         """The merged state of a step that is done, while it is not committed."""
         self.routes: Routes | Failure | None = None
         """What the routers and guards of that step chose, or how they failed."""
+        self.unfit: GraphChanged | None = None
+        """Why the open step cannot go on under this graph; a new run may begin in its place."""
         self._unsaved: list[Task | Noted] = []
         """Tasks with a result or a due time that is in no commit yet, and notes of attempts."""
         self._saving: list[Task | Noted] = []
@@ -199,6 +202,8 @@ class Core:
         changes: dict[str, Any] = {"status": status, "reason": reason}
         if run is not None:
             changes["run"] = run
+        if row.fingerprint != self.graph.fingerprint:
+            changes["fingerprint"] = self.graph.fingerprint
         return msgspec.structs.replace(row, **changes)
 
     def publish(self, event: Any) -> None:

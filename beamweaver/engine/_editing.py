@@ -13,6 +13,7 @@ import msgspec
 from beamweaver.checkpoint.records import Record, RunRow, ThreadRow
 from beamweaver.engine.effects import Transition
 from beamweaver.engine.failures import error_of
+from beamweaver.engine.fitting import check_origin
 from beamweaver.engine.fold import fold, parked_status, raw_entries
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import Merged, merge, with_initial
@@ -32,26 +33,29 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.env import Env
     from beamweaver.engine.plan import Routes
+    from beamweaver.graph.compiled import CompiledGraph
 
     Asking = Generator[Transition, Routes | Failure, None]
 
-__all__ = ["Editing", "origin_of"]
+__all__ = ["Editing", "last_nodes", "origin_of"]
 
 _UPDATED = "updated"
 
 
 def origin_of(
-    env: Env, thread_id: str, checkpoint: str | None
+    env: Env, graph: CompiledGraph, thread_id: str, checkpoint: str | None
 ) -> tuple[tuple[Entry, ...], RunState]:
     """A checkpoint by itself, raw, and the entries that are its own; None is the head's.
 
     Raises:
         InvalidCall: There is no such checkpoint.
+        GraphTooOld, GraphChanged: Nothing can go on from it under this graph.
     """
     seq = None if checkpoint is None else int(checkpoint.rpartition("-")[2])
     image = env.load(seq)
     if image is None:
         raise no_checkpoint(thread_id, checkpoint)
+    check_origin(image, graph)
     state = fold(image, env, raw=True)
     if checkpoint not in (None, checkpoint_id(state.branch, state.checkpoint_seq)):
         raise no_checkpoint(thread_id, checkpoint)
@@ -126,7 +130,7 @@ class Editing:
             draft.values.update({key: state.values[key] for key in live})
         else:
             place = None if at_head else checkpoint
-            self._entries, draft = origin_of(self._env, state.thread_id, place)
+            self._entries, draft = origin_of(self._env, self._graph, state.thread_id, place)
             self._fork(draft)
         draft.values = with_initial(self._graph, draft.values)
         draft.seq, draft.tip = state.seq, True
@@ -180,7 +184,7 @@ class Editing:
         """The node that ran last."""
         if self.draft.checkpoint_seq < 0:
             return START
-        nodes = _last_nodes(self._env, self.draft.checkpoint_seq)
+        nodes = last_nodes(self._env, self.draft.checkpoint_seq)
         if len(nodes) == 1:
             return nodes[0]
         thread_id = self.draft.thread_id
@@ -370,7 +374,7 @@ class Editing:
         )
 
 
-def _last_nodes(env: Env, seq: int) -> tuple[str, ...]:
+def last_nodes(env: Env, seq: int) -> tuple[str, ...]:
     """The nodes whose results made a checkpoint; none if that cannot be told any more."""
     while (image := env.load(seq)) is not None:
         checkpoint = image.checkpoint.checkpoint

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.engine._steps import Steps
-from beamweaver.engine.calls import UNFINISHED
+from beamweaver.engine.calls import UNFINISHED, Decision
 from beamweaver.events import ThreadQuarantined, ThreadTakenUp
 
 if TYPE_CHECKING:
@@ -18,6 +18,15 @@ __all__ = ["Ownership"]
 
 class Ownership(Steps):
     """The side of a machine that counts the owners of a run."""
+
+    def check_fits(self, decision: Decision) -> None:
+        """Judge what is to be done with a thread whose open step may be one that cannot go on here.
+
+        Raises:
+            GraphChanged: It is one, and no new run takes its place.
+        """
+        if self.unfit is not None and decision not in (Decision.RESTART, Decision.RECORDED):
+            raise self.unfit.with_traceback(None)
 
     def take_up(self) -> None:
         """Go on with a run whose owner is gone; the record counts the owner's death first."""

@@ -264,6 +264,7 @@ class Steps(Dozing):
             deferred=task_rows(state.deferred),
             warnings=state.warnings,
             metadata={} if run.options is None else run.options.metadata,
+            version=self.graph.version,
         )
 
     def encoded(self, merged: Merged) -> dict[str, bytes]:
@@ -332,8 +333,7 @@ def _half_armed(graph: CompiledGraph, joins: dict[str, tuple[str, ...]]) -> tupl
     known = {join.key: join for each in graph.joins.values() for join in each}
     said = []
     for key, arrived in joins.items():
-        join = known.get(key)
-        ends = key if join is None else f"{list(join.sources)} -> {join.target!r}"
+        ends = f"{list(known[key].sources)} -> {known[key].target!r}"
         said.append(
             f"the run ended with the join {ends} half armed: only {', '.join(arrived)} arrived"
         )

@@ -54,6 +54,19 @@ class Env(Decoder, Protocol):
     def copy(self, value: Any) -> Any:
         """What a store would give back for a value; `SerializationError` when it cannot be kept."""
 
+    def encode_sent(self, node: str, key: str, value: Any) -> bytes:
+        """As bytes a value that a `Send` brings to a node."""
+
+    def decode_old(self, channel: str, data: bytes, node: str = "") -> Any:
+        """A value that was stored when the channel may have had another type, or was one.
+
+        With a node it is one that a `Send` brings.
+        Of the channel's type if the bytes stand for such a value and nothing is lost; else plain data.
+        """
+
+    def digest(self, value: Any) -> bytes:
+        """A digest that is equal for equal values."""
+
     def encode_any(self, value: Any) -> bytes:
         """Any value (a question, an answer) as bytes."""
 

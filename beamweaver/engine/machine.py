@@ -9,12 +9,14 @@ from beamweaver.engine._core import Stop
 from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.merge import with_initial
 from beamweaver.errors import Draining
+from beamweaver.events import ThreadMigrated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Effect
+    from beamweaver.engine.migrate import Migrated, Opened
     from beamweaver.engine.state import Result, RunState
 
 __all__ = ["Machine"]
@@ -42,7 +44,14 @@ class Machine(Branches):
         """A call arrived."""
         self.calls.append(call)
 
-    def begin(self, *, recover: bool, told: Iterable[Call] = (), due: bool = False) -> None:
+    def begin(
+        self,
+        *,
+        recover: bool,
+        told: Iterable[Call] = (),
+        due: bool = False,
+        opened: Opened | None = None,
+    ) -> None:
         """After a load: go on with a run that this process owns, or that it is to recover.
 
         A run that a told call was to cancel is cancelled now.
@@ -51,11 +60,47 @@ class Machine(Branches):
             recover: Whether a run that a dead process left is taken up without a call.
             told: The durable messages that wait in the inbox, oldest first.
             due: Whether a sleep of the run is over, whatever the clock says.
+            opened: What was loaded: a migration of it is committed first, and a step that is unfit waits.
         """
+        calls = tuple(told)
+        self.queue.extend(calls)
+        if opened is not None:
+            self.unfit = opened.unfit
+        if self.unfit is not None:
+            return
+        if opened is None or opened.migrated is None:
+            self._begin(calls, recover=recover, due=due)
+        else:
+            self._migrate(opened.migrated, lambda: self._begin(calls, recover=recover, due=due))
+
+    def _migrate(self, migrated: Migrated, then: Callable[[], None]) -> None:
+        """Make the thread one of this version, in one commit."""
+
+        def done() -> None:
+            if self.env.publishing:
+                self.publish(
+                    ThreadMigrated(
+                        thread_id=self.state.thread_id,
+                        from_version=migrated.stored,
+                        to_version=self.graph.version,
+                    )
+                )
+            then()
+
+        row, seq = self.state.row, self.state.seq
+        assert row is not None, "only a thread that exists is migrated"
+        self.commit(
+            done,
+            checkpoint=migrated.checkpoint,
+            entries=migrated.entries,
+            row=row,
+            ended=(row.run.number, seq) if row.status == "complete" and row.run.number else None,
+            inbox_put=migrated.inbox,
+        )
+
+    def _begin(self, told: tuple[Call, ...], *, recover: bool, due: bool) -> None:
         status, epoch = self.state.status, self.env.epoch
-        told = tuple(told)
         if status in UNFINISHED and any(call.on_busy == "cancel" for call in told):
-            self.queue.extend(told)
             self.commit(self.run_stopped, row=self.new_row("cancelled"))
             return
         if due and status == "sleeping":
@@ -67,7 +112,6 @@ class Machine(Branches):
                 self.activate()
             elif recover:
                 self.take_up()
-        self.queue.extend(told)
         if not self.active and self.in_flight is None:
             self.settle_queue()
 

@@ -34,7 +34,7 @@ from beamweaver.engine.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.engine.calls import Call
@@ -49,6 +49,7 @@ __all__ = [
     "continued_row",
     "edited_row",
     "finished_row",
+    "input_data",
     "retry_row",
     "send_rows",
     "sends_of",
@@ -104,6 +105,17 @@ def continued_row(
 def edited_row(position: int, result: Result) -> Edited:
     """A caller's edit as it is stored: the result of a task, or an amendment (position -1)."""
     return Edited(position, write_rows(result.writes), result.goto, send_rows(result.sends))
+
+
+def input_data(
+    writes: Iterable[Write], goto: tuple[str, ...] | None, sends: Iterable[Planned]
+) -> dict[str, Any]:
+    """An input as plain data: what its digest is of."""
+    return {
+        "writes": {write.channel: write.value for write in writes if write.data},
+        "goto": list(goto or ()),
+        "sends": [[send.node, {key: send.update[key] for key in send.data}] for send in sends],
+    }
 
 
 def call_row(call: Call, env: Env) -> CallRow:

@@ -21,7 +21,6 @@ NOT_YET: Final[dict[str, tuple[str, str]]] = {
     "interrupt_before": ("interrupt_before=", "call interrupt() inside of the node"),
     "interrupt_after": ("interrupt_after=", "call interrupt() inside of the node"),
     "on_failure": ("on_failure=", "catch RunFailed where the graph is called"),
-    "migrations": ("migrations=", "finish or delete the threads of the old version"),
     "isolation": ("isolation=", "start the process inside of the node"),
     "cache": ("cache=", "keep results in a key of the state, or in a cache of your own"),
 }
@@ -62,7 +61,7 @@ def _option_features(declared: Declared, options: dict[str, Any]) -> Iterator[tu
         yield "error_handler", "set_node_defaults: "
     if declared.cache is not None:
         yield "cache", "set_node_defaults: "
-    for name in ("interrupt_before", "interrupt_after", "on_failure", "migrations"):
+    for name in ("interrupt_before", "interrupt_after", "on_failure"):
         if options.get(name):
             yield name, ""
     if options.get("cache") is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from beamweaver.graph.outline import Key, Outline
 
-__all__ = ["difference"]
+__all__ = ["difference", "gone"]
 
 
 def difference(old: CompiledGraph | Outline, new: CompiledGraph | Outline) -> list[str]:
@@ -43,6 +43,19 @@ def difference(old: CompiledGraph | Outline, new: CompiledGraph | Outline) -> li
     if not found and before.digest() != now.digest():
         found.append("the conditional edges are declared in another order")
     return found
+
+
+def gone(what: str, name: str, names: Iterable[str]) -> str:
+    """A thing that the graph has lost, in words, with the new name that it may have.
+
+    Args:
+        what: What it is, such as `"node"`.
+        name: Its name.
+        names: What may be its new name.
+    """
+    hint = nearest(name, names)
+    renamed = f" (renamed to {hint[len(' Did you mean ') : -1]}?)" if hint else ""
+    return f"{what} {name!r} is gone{renamed}"
 
 
 def _outline(graph: CompiledGraph | Outline) -> Outline:
@@ -68,10 +81,10 @@ def _difference(old: Outline, new: Outline) -> Iterator[str]:
 
 
 def _nodes(old: Outline, new: Outline) -> Iterator[str]:
-    gone = [name for name in old.nodes if name not in new.nodes]
+    lost = [name for name in old.nodes if name not in new.nodes]
     added = [name for name in new.nodes if name not in old.nodes]
-    for name in gone:
-        yield f"node {name!r} is gone{_renamed(name, added)}"
+    for name in lost:
+        yield gone("node", name, added)
     for name in added:
         yield f"node {name!r} is new"
     stayed = [name for name in old.nodes if name in new.nodes]
@@ -81,11 +94,6 @@ def _nodes(old: Outline, new: Outline) -> Iterator[str]:
         if (name in old.deferred) != (name in new.deferred):
             yield f"node {name!r} is {'no longer' if name in old.deferred else 'now'} deferred"
         yield from _subgraph(name, old.subgraphs.get(name), new.subgraphs.get(name))
-
-
-def _renamed(name: str, names: Iterable[str]) -> str:
-    hint = nearest(name, names)
-    return f" (renamed to {hint[len(' Did you mean ') : -1]}?)" if hint else ""
 
 
 def _subgraph(name: str, old: Outline | None, new: Outline | None) -> Iterator[str]:
@@ -131,7 +139,7 @@ def _keys(what: str, old: Mapping[str, Key], new: Mapping[str, Key]) -> Iterator
     for key, before in old.items():
         now = new.get(key)
         if now is None:
-            yield f"{what} {key!r} is gone{_renamed(key, added)}"
+            yield gone(what, key, added)
             continue
         if before.type != now.type:
             yield f"{what} {key!r} was {before.type} and is {now.type}"

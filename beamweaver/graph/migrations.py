@@ -25,17 +25,25 @@ Change: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
 class Migration(msgspec.Struct, frozen=True, kw_only=True):
-    """One step from a version of a graph to the next one.
+    """One step from a version of a graph to the next one, taken when the head of a thread is loaded.
 
     A node and a key may have the same name, so each has its own rule: nodes are renamed and dropped by name,
-    keys by the two functions.
+    keys by the two functions. These are quick and only work out values, as reducers do. What one of them
+    raises is `MigrationFailed`, and leaves the thread as it was.
+
+    A function gets each value in the type that its key has in this code, if the stored value fits it and
+    loses nothing by that. Else it gets plain data: an instance of a class that has changed, or is gone, is a
+    dict of its fields. What it returns may be plain data too; it is made into the types of the keys.
 
     Args:
-        state: From the values of the old version to those of the new one; gets a dict of its own.
+        state: From the values of the old version to those of the new one; gets a dict of its own, in which a
+            key that nothing wrote is absent.
         update: The same for updates that wait: pending results, overlays of Sends, queued inputs; an update
             has only some of the keys.
-        rename: Old name to new name of nodes, in pending tasks, joins and namespaces.
-        drop: Nodes that are gone; what is pending there is dropped with them.
+        rename: Old name to new name of nodes, in tasks, joins and namespaces. A task keeps its id, and
+            with it its questions and its idempotency key.
+        drop: Nodes that are gone. A task that is pending there, or asks, or has failed, is dropped; what a
+            finished one gave stays, and leads nowhere but where its own `goto` and `Send`s say.
     """
 
     state: Change | None = None

@@ -58,7 +58,23 @@ class GraphCodec:
     def decode(self, channel: str, data: bytes) -> Any:
         """A channel's value from its bytes."""
         plan = self._plans.get(channel)
-        return self._codec.decode(data) if plan is None else plan.decode(data)
+        return self._codec.decode(data, channel) if plan is None else plan.decode(data, channel)
+
+    def encode_sent(self, node: str, key: str, value: Any) -> bytes:
+        """As bytes a value that a `Send` brings to a node."""
+        return self.to(node).encode(key, value)
+
+    def decode_old(self, channel: str, data: bytes, node: str = "") -> Any:
+        """A value that may have been stored when the channel had another type, or was one.
+
+        With a node it is one that a `Send` brings.
+        """
+        if node in self._nodes:
+            return self._nodes[node].decode_old(channel, data)
+        plan = self._plans.get(channel)
+        if plan is None:
+            return self._codec.decode_plain(data, channel)
+        return plan.decode_old(data, channel)
 
     def decode_sent(self, node: str, key: str, data: bytes) -> Any:
         """From its bytes a value that a `Send` brings to a node."""
@@ -80,8 +96,11 @@ class ThreadEnv:
         "clock",
         "copy",
         "decode",
+        "decode_old",
         "decode_sent",
+        "digest",
         "encode",
+        "encode_sent",
         "epoch",
         "incarnation",
         "keeps",
@@ -101,6 +120,9 @@ class ThreadEnv:
         self.encode = codec.encode
         self.decode = codec.decode
         self.decode_sent = codec.decode_sent
+        self.encode_sent = codec.encode_sent
+        self.decode_old = codec.decode_old
+        self.digest = hub.codec.digest
         self.copy = codec.copy
 
     @property

@@ -42,7 +42,7 @@ def move_head(hub: Hub, store: Checkpointer, epoch: int, row: ThreadRow, checkpo
         return True
     graph = hub.graph(row.graph)
     tip = _is_tip(store, image)
-    state = fold(image, ReadEnv(hub.codec, GraphCodec(hub.codec, graph)), raw=not tip)
+    state = fold(image, ReadEnv(hub.codec, GraphCodec(hub.codec, graph), old=True), raw=not tip)
     status = parked_status(state, "cancelled")
     moved = msgspec.structs.replace(
         row,

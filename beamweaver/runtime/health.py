@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
     from beamweaver.runtime.core import Core
+
+_SHOWN: Final = 100
 
 __all__ = ["RuntimeHealth", "RuntimeStatistics", "health_of", "statistics_of"]
 
@@ -29,6 +31,7 @@ class RuntimeStatistics(msgspec.Struct, frozen=True, kw_only=True):
         runnable: Actors and nodes that wait for a worker.
         abandoned: Workers held by killed nodes that never returned.
         quarantined: Threads that were set aside and could not be marked so in the store.
+        set_aside: Threads that cannot go on under the code that is here: see `RuntimeHealth.set_aside`.
     """
 
     epoch: int
@@ -43,6 +46,7 @@ class RuntimeStatistics(msgspec.Struct, frozen=True, kw_only=True):
     runnable: int
     abandoned: int
     quarantined: int
+    set_aside: int = 0
 
 
 class RuntimeHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +58,15 @@ class RuntimeHealth(msgspec.Struct, frozen=True, kw_only=True):
         waits: What waits for which limit: the limit's name -> how many threads wait for it.
         abandoned: Workers held by killed nodes that never returned; at `limits.abandoned` new attempts of
             sync nodes fail.
+        set_aside: Threads that cannot go on under the code that is here, for their graph is unknown, older
+            than they are, or has lost what they need: id -> why, for at most 100 of them. They are untouched.
     """
 
     ready: bool
     reasons: tuple[str, ...] = ()
     waits: dict[str, int] = {}
     abandoned: int = 0
+    set_aside: dict[str, str] = {}
 
 
 def statistics_of(core: Core) -> RuntimeStatistics:
@@ -81,6 +88,7 @@ def statistics_of(core: Core) -> RuntimeStatistics:
         runnable=pool.runnable,
         abandoned=pool.abandoned,
         quarantined=len(hub.quarantined),
+        set_aside=len(hub.aside),
     )
 
 
@@ -95,6 +103,7 @@ def health_of(core: Core | None) -> RuntimeHealth:
         reasons=reasons,
         waits={"threads_running": waiting} if waiting else {},
         abandoned=core.system.statistics().abandoned,
+        set_aside=dict(list(core.hub.aside.items())[:_SHOWN]),
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.engine.fold import fold
 from beamweaver.errors import InvalidCall
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.options import METADATA, TAGS
-from beamweaver.runtime.reading import ReadEnv, metadata_of, seq_of, snapshot
+from beamweaver.runtime.reading import ReadEnv, folded, metadata_of, seq_of, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -66,18 +65,20 @@ def _states(
     wanted: Mapping[str, Any],
     limit: int | None,
 ) -> Iterator[ThreadState]:
-    env: ReadEnv | None = None
+    plans: GraphCodec | None = None
     left = limit
     while left is None or left > 0:
         image = next(images, None)
         if image is None:
             return
-        if env is None:
+        if plans is None:
             graph = find(image.row.thread_id, image.row.graph)
-            env = ReadEnv(codec, GraphCodec(codec, graph))
+            plans = GraphCodec(codec, graph)
+            env = ReadEnv(codec, plans)
         if wanted and not _fits(metadata_of(image, env, raw=True), wanted):
             continue
-        yield snapshot(graph, image, fold(image, env, raw=True), env, raw=True)
+        state, error = folded(image, codec, plans, raw=True)
+        yield snapshot(graph, image, state, env, raw=True, graph_error=error)
         left = None if left is None else left - 1
 
 

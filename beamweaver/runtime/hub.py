@@ -7,10 +7,18 @@ import os
 import random
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from beamweaver.errors import RuntimeStopped, UnknownGraph
+from beamweaver.errors import (
+    BeamWeaverError,
+    GraphChanged,
+    GraphTooOld,
+    MigrationFailed,
+    RuntimeStopped,
+    UnknownGraph,
+)
+from beamweaver.events import ThreadSetAside
 from beamweaver.runtime.edits import Apply, Edits
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.log import logger
@@ -34,7 +42,10 @@ if TYPE_CHECKING:
     from supervisors import Actor, ActorSystem, Future
     from supervisors.mailbox import Cell
 
-__all__ = ["Hub"]
+__all__ = ["SET_ASIDE", "Hub"]
+
+SET_ASIDE: Final = (GraphTooOld, GraphChanged, MigrationFailed, UnknownGraph)
+"""Errors of a thread that has nothing wrong: it goes on when the right code is there."""
 
 
 class Hub:
@@ -47,6 +58,7 @@ class Hub:
         loop_owner: The cell of the present owner of the node loop.
         table: Where each thread is.
         waiters: Who waits for what.
+        aside: Threads that cannot go on under the code that is here: id -> why.
         quarantined: Threads that could not even be marked in the store: id -> reason.
         full: Why the store took no more at the last try, or None.
         fatal: What ends the runtime, whatever its restart budget, or None.
@@ -92,6 +104,7 @@ class Hub:
         """The loop of `async with Runtime`, where there is one."""
         self.bodies: dict[str, Bodies] = {}
         """What the last incarnation of each thread's actor has running; it outlives that actor."""
+        self.aside: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}
         self.marking: dict[str, Future[Any]] = {}
         """Threads whose quarantine is on its way to the store."""
@@ -156,12 +169,16 @@ class Hub:
         """
         graph = self.graphs.get(name)
         if graph is None:
-            known = ", ".join(sorted(self.graphs)) or "none"
-            raise UnknownGraph(
-                f"this runtime has no graph {name!r} (it has: {known}); pass it in graphs=[…]",
-                graph=name,
-            )
+            raise self.unknown_graph(name)
         return graph
+
+    def unknown_graph(self, name: str) -> UnknownGraph:
+        """The refusal of a thread whose graph is not here."""
+        known = ", ".join(sorted(self.graphs)) or "none"
+        return UnknownGraph(
+            f"this runtime has no graph {name!r} (it has: {known}); pass it in graphs=[…]",
+            graph=name,
+        )
 
     # Events -------------------------------------------------------------------------------------
 
@@ -269,6 +286,20 @@ class Hub:
             return
         if kept:
             self.quarantined.pop(thread_id, None)
+
+    def set_aside(self, thread_id: str, error: BeamWeaverError) -> None:
+        """Note that a thread cannot go on under the code that is here; it is untouched."""
+        told = self.aside.get(thread_id) == error.message
+        self.aside[thread_id] = error.message
+        if len(self.aside) > self.limits.threads_running:
+            self.aside.pop(next(iter(self.aside)), None)
+        if told:
+            return
+        self.log.warning(
+            "thread_set_aside", thread_id=thread_id, code=error.code, reason=error.message
+        )
+        if self.listeners:
+            self.publish(ThreadSetAside(thread_id=thread_id, code=error.code, reason=error.message))
 
     def gone(self, thread_id: str) -> None:
         """The thread has no actor and none is on its way; what still runs of it is nobody's."""

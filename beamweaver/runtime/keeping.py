@@ -218,6 +218,7 @@ class KeptThreads(EditedThreads):
             _check_rests(hub, row, epoch, "deleted")
             found = store.delete_thread(epoch, thread_id)
             hub.quarantined.pop(thread_id, None)
+            hub.aside.pop(thread_id, None)
             return found
 
         return bool(_apply(core, delete, changes=thread_id))

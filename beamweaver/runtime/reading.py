@@ -6,12 +6,14 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.answers import interrupts_of
+from beamweaver.engine.fitting import check_version, graph_changed, version_of, why_unfit
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.refusals import wrong_graph
 from beamweaver.engine.rows import values_of
-from beamweaver.errors import InvalidCall, InvalidUpdate
+from beamweaver.errors import DeserializationError, GraphTooOld, InvalidCall, InvalidUpdate
+from beamweaver.graph.migrations import migrations_from
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.types import START, Completed, TaskView, ThreadState
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReadEnv",
+    "folded",
     "is_checkpoint",
     "metadata_of",
     "read_state",
@@ -47,13 +50,19 @@ class ReadEnv:
     publishing = False
     keeps = True
 
-    def __init__(self, codec: Any, plans: GraphCodec) -> None:
+    def __init__(self, codec: Any, plans: GraphCodec, *, old: bool = False) -> None:
         self.encode = plans.encode
-        self.decode = plans.decode
-        self.decode_sent = plans.decode_sent
+        self.encode_sent = plans.encode_sent
+        self.decode_old = plans.decode_old
+        self.decode = plans.decode_old if old else plans.decode
+        self.decode_sent = self._decode_old_sent if old else plans.decode_sent
+        self.digest = codec.digest
         self.copy = plans.copy
         self.encode_any = codec.encode
         self.decode_any = codec.decode
+
+    def _decode_old_sent(self, node: str, key: str, data: bytes) -> Any:
+        return self.decode_old(key, data, node)
 
     def now_us(self) -> int:
         """No clock here."""
@@ -95,9 +104,42 @@ def read_state(
         return None
     if image.row.graph != graph.name:
         raise wrong_graph(thread_id, image.row.graph, graph.name)
-    env = ReadEnv(codec, GraphCodec(codec, graph))
-    state = fold(image, env, raw=seq is not None)
-    return snapshot(graph, image, state, env, raw=seq is not None)
+    raw = seq is not None
+    plans = GraphCodec(codec, graph)
+    state, error = folded(image, codec, plans, raw=raw)
+    if not raw:
+        error = _why_not(image, graph, error)
+    return snapshot(graph, image, state, ReadEnv(codec, plans), raw=raw, graph_error=error)
+
+
+def folded(
+    image: ThreadImage, codec: Any, plans: GraphCodec, *, raw: bool
+) -> tuple[RunState, str | None]:
+    """An image as people see it; what cannot be read in the type that its key has now is plain data.
+
+    Returns:
+        The state, and what could not be read, if anything.
+    """
+    try:
+        return fold(image, ReadEnv(codec, plans), raw=raw), None
+    except DeserializationError as error:
+        state = fold(image, ReadEnv(codec, plans, old=True), raw=raw)
+        return state, f"the stored value {error.message}; it is shown as plain data"
+
+
+def _why_not(image: ThreadImage, graph: CompiledGraph, unread: str | None) -> str | None:
+    """Why the head cannot go on under this graph; None also where a migration is to see to it."""
+    stored = version_of(image)
+    if migrations_from(graph.migrations, stored, graph.version):
+        return None
+    try:
+        check_version(image, graph)
+    except GraphTooOld as error:
+        return error.message
+    unfit = why_unfit(image, graph, stored)
+    if unfit is None and unread is not None:
+        unfit = graph_changed(image, graph, stored, (unread,))
+    return None if unfit is None else unfit.message
 
 
 def is_checkpoint(image: ThreadImage, checkpoint: str | None) -> bool:
@@ -134,7 +176,7 @@ def metadata_of(image: ThreadImage, env: ReadEnv, *, raw: bool) -> dict[str, Any
     return {
         **{key: env.decode_any(data) for key, data in noted.items()},
         "graph": row.graph,
-        "version": row.version,
+        "version": version_of(image),
         "source": step.source,
         "step": step.step,
         "run_id": step.run_id if raw else row.run.names[0],
@@ -144,10 +186,17 @@ def metadata_of(image: ThreadImage, env: ReadEnv, *, raw: bool) -> dict[str, Any
 
 
 def snapshot(
-    graph: CompiledGraph, image: ThreadImage, state: RunState, env: ReadEnv, *, raw: bool
+    graph: CompiledGraph,
+    image: ThreadImage,
+    state: RunState,
+    env: ReadEnv,
+    *,
+    raw: bool,
+    graph_error: str | None = None,
 ) -> ThreadState:
     """A folded image as people see it; a raw one is an older checkpoint by itself."""
-    values, merge_error = _values(graph, state)
+    whole = graph_error is not None or version_of(image) != graph.version
+    values, merge_error = _values(graph, state, whole=whole)
     tasks = tuple(_view(state, task) for task in state.step.tasks if task.node != START)
     row = image.row
     record = image.checkpoint
@@ -175,15 +224,19 @@ def snapshot(
         step=step.step,
         status=row.status,
         merge_error=merge_error,
+        graph_error=graph_error,
     )
 
 
-def _values(graph: CompiledGraph, state: RunState) -> tuple[Any, str | None]:
+def _values(graph: CompiledGraph, state: RunState, *, whole: bool) -> tuple[Any, str | None]:
     """The state in the form of the schema, and why its results do not merge.
 
-    What a class refuses is shown as a dict: nothing keeps people from seeing what is there.
+    What a class refuses, and what is of another version, is shown `whole`, as a dict: nothing keeps people
+    from seeing what is there.
     """
     values, merge_error = head_values(graph, state.values, state.step)
+    if whole:
+        return dict(values), merge_error
     try:
         return graph.shape.make(values), merge_error
     except InvalidUpdate as error:
@@ -235,11 +288,13 @@ def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Compl
         return None
     graph = hub.graph(image.row.graph)
     plans = hub.codec_of(graph)
-    values = values_of(image.values, plans)
+    values: Any = values_of(image.values, ReadEnv(hub.codec, plans, old=True))
     checkpoint = image.checkpoint.checkpoint
     assert checkpoint is not None, "an image begins at a checkpoint"
+    if version_of(image) == graph.version:
+        values = graph.output(with_initial(graph, values))
     return Completed(
-        state=graph.output(with_initial(graph, values)),
+        state=values,
         thread_id=thread_id,
         run_id=call.run_id,
         checkpoint_id=checkpoint_id(checkpoint.branch, seq),

@@ -173,7 +173,8 @@ class Recovery(Actor):
         hub = self._hub
         run = thread.run
         ours = max(run.claimed_epoch, run.taken_up_epoch) == hub.epoch
-        here = thread.thread_id in hub.actors and (ours or thread.status == "sleeping")
+        at_work = thread.thread_id in hub.actors and thread.thread_id not in hub.aside
+        here = at_work and (ours or thread.status == "sleeping")
         if thread.thread_id in hub.quarantined or here:
             return True
         if not ours and (hub.recover != "all" or hub.draining):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.engine.calls import Call, CallKind, Prepared
+from beamweaver.engine.rows import input_data
 from beamweaver.engine.state import Edit
 from beamweaver.errors import InvalidCall, InvalidThreadId, InvalidUpdate, SerializationError
 from beamweaver.graph.copies import unshared
@@ -284,13 +285,7 @@ def _prepared(hub: Hub, codec: GraphCodec, answer: NodeReturn, what: str) -> Pre
         raise SerializationError(
             error.message.replace(f"node {what!r}", what), **error.ids
         ) from error.__cause__
-    digest = hub.codec.digest(
-        {
-            "writes": {write.channel: write.value for write in result.writes if write.data},
-            "goto": list(answer.goto or ()),
-            "sends": [[send.node, {k: send.update[k] for k in send.data}] for send in result.sends],
-        }
-    )
+    digest = hub.codec.digest(input_data(result.writes, result.goto, result.sends))
     _own_values(result, codec)
     return Prepared(result.writes, digest, result.goto, result.sends)
 

@@ -8,6 +8,7 @@ from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
+from beamweaver.engine.migrate import open_image
 from beamweaver.engine.plan import Routes
 from beamweaver.engine.refusals import wrong_graph
 from beamweaver.engine.state import Result, RunState, Sleep
@@ -17,6 +18,7 @@ from beamweaver.runtime import messages as msg
 from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.env import ThreadEnv
 from beamweaver.runtime.hands import Hands
+from beamweaver.runtime.hub import SET_ASIDE
 from beamweaver.runtime.inbox import calls_of
 from beamweaver.runtime.waiters import Answer
 from supervisors import Ignore, TaskDone, TaskEnded, TaskFailed
@@ -142,6 +144,7 @@ class ThreadActor(Hands):
         """Do what callers and Recovery want of the thread, and what it has to do by itself."""
         if not self._claimed:
             return
+        wish = self._wish()  # a later one is of something that may be other than what is found now
         try:
             if not self._loaded:
                 self._load()
@@ -152,7 +155,7 @@ class ThreadActor(Hands):
                 return
             self._begin()
         except BeamWeaverError as error:
-            self._set_aside(error)
+            self._set_aside(error, wish)
         else:
             self._take_calls()
         self._fed = True
@@ -179,16 +182,17 @@ class ThreadActor(Hands):
 
     def _begin(self) -> None:
         """Go on with a run of this process, and with one that Recovery wants taken up."""
-        hub, machine, image = self._hub, self._machine, self._image
-        wish = self._wish()
+        hub, wish = self._hub, self._wish()
+        if wish is not None and self._machine is not None and self._outdated(self._machine):
+            self._machine = None
+            self._load()
+        machine, image = self._machine, self._image
         if machine is None and image is not None:
             if image.row.graph in hub.graphs:
                 self._make_machine(image.row.graph)
             elif wish is not None:
                 self._begun = wish
-                hub.log.warning(
-                    "thread_of_unknown_graph", thread_id=self.thread_id, graph=image.row.graph
-                )
+                hub.set_aside(self.thread_id, hub.unknown_graph(image.row.graph))
         elif wish is not None and (machine is None or machine.idle or machine.dozes):
             self._begun = wish
             if machine is not None and machine.idle:
@@ -198,31 +202,39 @@ class ThreadActor(Hands):
             self._ring(key)
 
     def _make_machine(self, graph_name: str) -> Machine:
-        hub = self._hub
+        hub, wish = self._hub, self._wish()
         graph = hub.graph(graph_name)
         env = ThreadEnv(hub, hub.codec_of(graph), self.thread_id, self._incarnation)
         image = self._image
-        state = fold(image, env) if image is not None else RunState(self.thread_id)
-        machine = self._machine = Machine(graph, env, state)
-        if image is not None:
-            wish = self._wish()
+        if image is None:
+            machine = Machine(graph, env, RunState(self.thread_id))
+        else:
+            opened = open_image(image, graph, env)
+            told = calls_of(opened.image.inbox, env, graph.name)
+            machine = Machine(graph, env, opened.state)
             self._begun = wish or self._begun
-            told = calls_of(image.inbox, env, graph.name)
             due = self.thread_id in hub.due
             hub.due.discard(self.thread_id)
-            machine.begin(recover=wish is not None, told=told, due=due)
-        self._image, self._still = None, False
+            machine.begin(recover=wish is not None, told=told, due=due, opened=opened)
+        self._machine, self._image, self._still = machine, None, False
+        if machine.unfit is not None:
+            hub.set_aside(self.thread_id, machine.unfit)
+        elif hub.aside:
+            hub.aside.pop(self.thread_id, None)
         return machine
 
-    def _set_aside(self, error: BeamWeaverError) -> None:
-        """The thread cannot be read now, so nobody can do anything with it; the next call tries again."""
+    def _set_aside(self, error: BeamWeaverError, wish: object | None) -> None:
+        """Nobody can do anything with the thread now; the next call, or Recovery's next wish, tries again."""
         hub = self._hub
-        hub.log.error("thread_unreadable", thread_id=self.thread_id, error=error.message)
-        if hub.listeners:
-            hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
+        if isinstance(error, SET_ASIDE):
+            hub.set_aside(self.thread_id, error)
+        else:
+            hub.log.error("thread_unreadable", thread_id=self.thread_id, error=error.message)
+            if hub.listeners:
+                hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
         self._machine = self._image = None
         self._loaded = False
-        self._begun = self._wish() or self._begun
+        self._begun = wish or self._begun
         hub.waiters.fail_thread(self.thread_id, error)
 
     # Calls --------------------------------------------------------------------------------------
@@ -236,7 +248,7 @@ class ThreadActor(Hands):
 
     def _take_call(self, call: Call) -> None:
         machine = self._machine
-        if machine is not None and machine.idle and self._outdated(machine):
+        if machine is not None and self._outdated(machine):
             self._image = self._hub.store.load(self.thread_id)
             machine = None
         if machine is None:
@@ -251,8 +263,11 @@ class ThreadActor(Hands):
         machine.call(call)
 
     def _outdated(self, machine: Machine) -> bool:
-        """Whether another graph was registered under the name meanwhile: its code runs from now on."""
-        return self._hub.graphs.get(machine.graph.name) is not machine.graph
+        """Whether another graph was registered under the name meanwhile: its code runs from now on.
+
+        A run that executes here goes on to its end as it began.
+        """
+        return machine.idle and self._hub.graphs.get(machine.graph.name) is not machine.graph
 
     def _kept(self, call: Call, machine: Machine) -> bool:
         """A told message that is durable already is not taken twice."""

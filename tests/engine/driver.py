@@ -24,8 +24,9 @@ from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import with_initial
+from beamweaver.engine.migrate import open_image
 from beamweaver.engine.plan import Route, Routes
-from beamweaver.engine.rows import values_of
+from beamweaver.engine.rows import input_data, values_of
 from beamweaver.engine.state import Edit, Planned, Question, Result, Sleep, Write
 from beamweaver.errors import UnknownRun
 from beamweaver.graph.edits import normalize_update
@@ -138,11 +139,12 @@ class Driver:
         self.later: list[tuple[float, int, tuple[str, Any]]] = []
         self.env = TestEnv(self)
         image = self.store.load(self.thread_id)
-        state = RunState(self.thread_id) if image is None else fold(image, self.env)
+        opened = None if image is None else open_image(image, self.graph, self.env)
+        state = RunState(self.thread_id) if opened is None else opened.state
         self.machine = Machine(self.graph, self.env, state)
-        if image is not None:
-            inbox = [told(message, self) for message in image.inbox]
-            self.machine.begin(recover=self.recover, told=inbox)
+        if opened is not None:
+            inbox = [told(message, self) for message in opened.image.inbox]
+            self.machine.begin(recover=self.recover, told=inbox, opened=opened)
         kept = {call.id for call in (*self.machine.queue, *self.machine.calls)}
         for call in list(self.calls):
             call.again = True
@@ -197,12 +199,8 @@ class Driver:
     def prepared(self, value: Any) -> Prepared:
         answer = normalize_input(self.graph, value)
         result = self.result_of(answer)
-        shown = (
-            {w.channel: w.value for w in result.writes if w.data},
-            list(answer.goto or ()),
-            [[s.node, dict(s.update)] for s in answer.sends],
-        )
-        return Prepared(result.writes, self.codec.digest(shown), result.goto, result.sends)
+        digest = self.codec.digest(input_data(result.writes, result.goto, result.sends))
+        return Prepared(result.writes, digest, result.goto, result.sends)
 
     def answer(self, call: Call) -> Any:
         """The outcome of a call; raises what the call raises."""
@@ -584,6 +582,8 @@ class Driver:
     def _note(self, commit: Any) -> None:
         """Which tasks' results are acknowledged now."""
         checkpoint = commit.record.checkpoint
+        if checkpoint is not None and checkpoint.source == "migrate":
+            return  # its tasks are those of the open step
         if checkpoint is not None:
             self.finished.update(a.task_id for a in self.started if a.step <= checkpoint.step)
         else:

@@ -92,8 +92,10 @@ class TestEnv:
         codec = GraphCodec(self._codec, driver.graph)
         self.to, self.encode, self.decode = codec.to, codec.encode, codec.decode
         self.decode_sent, self.copy = codec.decode_sent, codec.copy
+        self.decode_old, self.encode_sent = codec.decode_old, codec.encode_sent
         self.encode_any = self._codec.encode
         self.decode_any = self._codec.decode
+        self.digest = self._codec.digest
 
     def now_us(self) -> int:
         return int(self._driver.now * 1_000_000)

@@ -65,7 +65,16 @@ def sees(key, name="see"):
 
 
 def graph(
-    edges="", *, schema=State, name="g", options=None, joins=(), routers=(), guards=(), **nodes
+    edges="",
+    *,
+    schema=State,
+    name="g",
+    version=1,
+    options=None,
+    joins=(),
+    routers=(),
+    guards=(),
+    **nodes,
 ):
     """A graph of these nodes; those that are None write their name.
 
@@ -76,7 +85,7 @@ def graph(
     - `guards` are `("a>b", options)`, options those of `add_edge()`.
     """
     options = dict(options or {})
-    builder = Graph(schema, name=name)
+    builder = Graph(schema, name=name, version=version)
     for node, fn in nodes.items():
         builder.add_node(node, fn or wrote(node), **options.pop(node, {}))
     for edge, given in [*((edge, {}) for edge in edges.split()), *guards]:

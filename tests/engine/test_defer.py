@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beamweaver.errors import NodeFailed, RecursionLimit, UnknownTarget
+from beamweaver.errors import GraphChanged, NodeFailed, RecursionLimit
 from beamweaver.limits import Limits
 from beamweaver.types import Send
 from tests.engine.driver import Crashed, Driver, goto
@@ -220,7 +220,7 @@ class TestBounds:
         driver.fails({})
         driver.graph = graph("^>a a>bad", a=None, bad=None)
         driver.crash()
-        assert isinstance(driver.fails(None), UnknownTarget)
+        assert isinstance(driver.fails(None), GraphChanged)
         driver.graph = graph("^>a a>bad", a=None, bad=None, d=None)
         driver.crash()
         assert driver.go_on().state["log"] == ["a", "bad", "d"]

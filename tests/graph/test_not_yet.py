@@ -7,7 +7,7 @@ from typing import TypedDict
 import pytest
 
 from beamweaver.errors import InvalidGraph
-from beamweaver.graph import Graph, Migration, _not_yet, not_supported_yet
+from beamweaver.graph import Graph, _not_yet, not_supported_yet
 from beamweaver.types import START
 
 
@@ -40,7 +40,6 @@ OPTIONS = {
     "interrupt_before": {"interrupt_before": ["a"]},
     "interrupt_after": {"interrupt_after": "*"},
     "on_failure": {"on_failure": lambda failures: None},
-    "migrations": {"migrations": {1: Migration()}},
     "cache": {"cache": object()},
 }
 

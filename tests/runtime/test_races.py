@@ -12,7 +12,7 @@ from beamweaver import Cancelled, Continue, Graph, Invoke, Runtime
 from beamweaver.checkpoint import MemoryCheckpointer
 from beamweaver.errors import (
     CallingSelf,
-    DeserializationError,
+    GraphChanged,
     RuntimeFailed,
     RuntimeStopped,
     StoreError,
@@ -206,7 +206,9 @@ class TestThreadsThatCannotBeRead:
         with Runtime(place.open(), graphs=[old]) as runtime:
             runtime.thread("t").ask(Invoke({"n": 5}))
         with Runtime(place.open(), graphs=[new]) as runtime:
-            with pytest.raises(DeserializationError):
+            with pytest.raises(
+                GraphChanged, match="n cannot be read back: Expected `str`, got `int`"
+            ):
                 runtime.thread("t").ask(Invoke({"n": "y"}), timeout=10)
             assert runtime.failure is None
         with Runtime(place.open(), graphs=[old]) as runtime:
