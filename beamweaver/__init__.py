@@ -13,6 +13,7 @@ from beamweaver.runtime.runtime import Runtime
 from beamweaver.types import (
     END,
     START,
+    Breakpoint,
     Cancel,
     Cancelled,
     Command,
@@ -38,6 +39,7 @@ __all__ = [
     "END",
     "START",
     "App",
+    "Breakpoint",
     "CallOptions",
     "Cancel",
     "Cancelled",

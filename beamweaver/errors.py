@@ -29,6 +29,7 @@ BeamWeaverError
 ├── RunFailed               what a failed run raises
 │   ├── NodeFailed          a node raised in its last attempt; the original is __cause__
 │   │   ├── NodeTimeout
+│   │   ├── ErrorHandlerFailed  so did its error handler; the message has both failures
 │   │   └── NodeExit        the node's actor, worker or process was killed
 │   ├── StepTimeout
 │   ├── RunTimeout
@@ -93,9 +94,10 @@ from beamweaver._store_errors import (
 __all__ = [
     "AlreadyAnswered", "AmbiguousResume", "AmbiguousUpdate", "AskTimeout", "BeamWeaverError",
     "CallRefused", "CallingSelf", "ConcurrentSubgraph", "CorruptRecord", "DeserializationError",
-    "Draining", "GraphChanged", "GraphTooOld", "InterruptWithoutCheckpointer", "InvalidAnswer",
-    "InvalidCall", "InvalidGraph", "InvalidThreadId", "InvalidUpdate", "KeyRequired",
-    "MigrationFailed", "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
+    "Draining", "ErrorHandlerFailed", "GraphChanged", "GraphTooOld",
+    "InterruptWithoutCheckpointer", "InvalidAnswer", "InvalidCall", "InvalidGraph",
+    "InvalidThreadId", "InvalidUpdate", "KeyRequired", "MigrationFailed",
+    "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
     "NotAStore", "NothingToContinue", "NothingToResume", "OwnershipLost", "Quarantined",
     "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
     "RuntimeFailed", "RuntimeStopped", "SerializationError", "StateMutated", "StepChanged",
@@ -285,6 +287,16 @@ class NodeExit(NodeFailed):
     """The actor, worker or process that ran the node was killed from outside."""
 
     code = "node_exit"
+
+
+class ErrorHandlerFailed(NodeFailed):
+    """A node failed for good, and then its error handler did; the message has both failures.
+
+    `__cause__` is what the handler raised, if that was in this process. Continuing runs the handler again,
+    not the node.
+    """
+
+    code = "error_handler_failed"
 
 
 class StepTimeout(RunFailed):

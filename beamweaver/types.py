@@ -12,6 +12,7 @@ __all__ = [
     "END",
     "PARENT",
     "START",
+    "Breakpoint",
     "Cancel",
     "Cancelled",
     "Command",
@@ -275,10 +276,21 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Breakpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run stands that `interrupt_before` or `interrupt_after` stopped.
+
+    `when` is `"before"` or `"after"` the node `node`.
+    """
+
+    node: str
+    when: str
+
+
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the unfinished step, as `get_state` shows it.
 
-    `state` is `"pending"`, `"finished"`, `"failed"`, `"waiting"`, `"retrying"` or `"sleeping"`.
+    `state` is `"pending"`, `"finished"`, `"failed"`, `"waiting"`, `"retrying"`, `"sleeping"` or
+    `"handling"`: its node has failed for good, with `failure`, and the node's error handler has it.
     """
 
     id: str
@@ -302,6 +314,7 @@ class ThreadState(msgspec.Struct, frozen=True, kw_only=True):
         merge_error: Why finished results do not merge; `values` are then the committed ones.
         graph_error: Why the thread cannot go on, or be shown in its types, under the graph that is here;
             `values` are then as they are stored, what has no type any more as plain data.
+        breakpoints: The breakpoints at which the run stands, if it does.
     """
 
     values: Any
@@ -317,6 +330,7 @@ class ThreadState(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     merge_error: str | None = None
     graph_error: str | None = None
+    breakpoints: tuple[Breakpoint, ...] = ()
 
 
 # Outcomes ---------------------------------------------------------------------------------------
@@ -341,7 +355,9 @@ class Completed(_Outcome, frozen=True, kw_only=True):
 
 
 class Interrupted(_Outcome, frozen=True, kw_only=True):
-    """The run waits for answers to `interrupts`."""
+    """The run waits: for answers to `interrupts`, or at `breakpoints`, which `invoke(None)` passes."""
+
+    breakpoints: tuple[Breakpoint, ...] = ()
 
 
 class Drained(_Outcome, frozen=True, kw_only=True):
@@ -378,6 +394,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_id: str | None = None
     fork: bool = False
     context: Any = msgspec.UNSET
+    interrupt_before: Sequence[str] | None = None
+    interrupt_after: Sequence[str] | None = None
 
 
 class Invoke(_Options, frozen=True):

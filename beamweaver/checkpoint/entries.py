@@ -16,10 +16,13 @@ __all__ = [
     "Continued",
     "Edited",
     "Entry",
+    "Failing",
     "FailureRow",
     "Finished",
+    "Handled",
     "Memo",
     "MergeFailed",
+    "Paused",
     "Retrying",
     "SendRow",
     "Slept",
@@ -191,6 +194,28 @@ class Edited(msgspec.Struct, array_like=True, frozen=True, tag=14):
     sends: tuple[SendRow, ...] = ()
 
 
+class Paused(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """The run stands at breakpoints, before and after these nodes; without any it has passed them."""
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+class Handled(msgspec.Struct, array_like=True, frozen=True, tag=13):
+    """The last attempt of a task failed, and its node's error handler has the task from now on."""
+
+    task: int
+    attempt: int
+    failure: FailureRow
+    first_attempt_us: int = 0
+
+
+class Failing(msgspec.Struct, array_like=True, frozen=True, tag=16):
+    """The run has failed, and `on_failure` is told before it stops; with `failure`, how that one failed."""
+
+    failure: FailureRow | None = None
+
+
 Entry: TypeAlias = (
     Finished
     | TaskFailed
@@ -203,4 +228,7 @@ Entry: TypeAlias = (
     | Memo
     | Slept
     | Edited
+    | Paused
+    | Handled
+    | Failing
 )

@@ -174,6 +174,8 @@ class RunOptions(msgspec.Struct, array_like=True, frozen=True):
         failure_policy: `"proceed"`, `"panic"`, or `""` for the graph's own.
         max_concurrency: Tasks of a step at once, or 0 for the graph's own.
         metadata: What the caller notes, each value encoded.
+        interrupt_before: Nodes before which the run stops, `("*",)` for all; None for the graph's own.
+        interrupt_after: The same for nodes after which it stops.
     """
 
     run_timeout: float | None = None
@@ -181,6 +183,8 @@ class RunOptions(msgspec.Struct, array_like=True, frozen=True):
     failure_policy: str = ""
     max_concurrency: int = 0
     metadata: dict[str, bytes] = {}
+    interrupt_before: tuple[str, ...] | None = None
+    interrupt_after: tuple[str, ...] | None = None
 
 
 class RunRow(msgspec.Struct, array_like=True, frozen=True):

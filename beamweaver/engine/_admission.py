@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
-
-from beamweaver.checkpoint.entries import Answered
 from beamweaver.checkpoint.records import InboxMessage, RunRow, ThreadRow, encode_call
+from beamweaver.engine._continuing import Continuations, amendment_of, consumed_by
 from beamweaver.engine._core import Stop
-from beamweaver.engine._ownership import Ownership
-from beamweaver.engine.answers import answers_for
+from beamweaver.engine.breakpoints import breaks_of, pause
 from beamweaver.engine.calls import (
     UNFINISHED,
     Call,
@@ -18,15 +15,14 @@ from beamweaver.engine.calls import (
     Decision,
     decide,
     is_left,
-    reruns_of,
 )
 from beamweaver.engine.effects import Admitted, ReplyRecorded
 from beamweaver.engine.merge import Merged, merge
-from beamweaver.engine.options import continued, joined
+from beamweaver.engine.options import joined
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
-from beamweaver.engine.state import Amendment, OpenStep, Result, Task
-from beamweaver.errors import BeamWeaverError, CallRefused, InvalidCall
+from beamweaver.engine.state import OpenStep, Result, Task
+from beamweaver.errors import BeamWeaverError, CallRefused
 from beamweaver.events import RunAdmitted
 from beamweaver.types import START
 
@@ -44,7 +40,7 @@ _TAKES_UP = (Decision.TAKE_UP, Decision.AMEND, Decision.ANSWER)
 """What takes up an unfinished run that does not execute here."""
 
 
-class Admissions(Ownership):
+class Admissions(Continuations):
     """The side of a machine that takes calls."""
 
     def take(self, call: Call) -> None:
@@ -52,7 +48,7 @@ class Admissions(Ownership):
         if call.withdrawn:
             return
         state, epoch = self.state, self.env.epoch
-        stopping = self.stop is not None
+        stopping = self.stop is not None or self.state.step.failing
         try:
             decision = decide(
                 state,
@@ -85,7 +81,7 @@ class Admissions(Ownership):
         if call.message is None:
             then()
         else:
-            self.commit(then, inbox_drop=_consumed(call))
+            self.commit(then, inbox_drop=consumed_by(call))
 
     # A new run ----------------------------------------------------------------------------------
 
@@ -147,10 +143,13 @@ class Admissions(Ownership):
         writes = self.encoded(merged)
         following = plan(self.graph, state, routes)
         self.check_size(following)
-        row = self._admitted_row(call, "running" if following.tasks else "complete")
+        paused = pause(breaks_of(self.graph, call.options), (), following.tasks)
+        status: StatusName = "running" if following.tasks else "complete"
+        row = self._admitted_row(call, status if paused is None else "waiting")
         self.apply_step(merged, writes, following, 0)
+        state.step.paused = paused
         checkpoint = self.checkpoint(source, number, writes, row.run)
-        self._commit_admission(call, checkpoint, row, ())
+        self._commit_admission(call, checkpoint, row, () if paused is None else (paused,))
 
     def _commit_admission(
         self, call: Call, checkpoint: Checkpoint, row: ThreadRow, entries: tuple[Entry, ...]
@@ -165,14 +164,14 @@ class Admissions(Ownership):
             row=row,
             names=((call.run_id, row.run.number),),
             ended=ended,
-            inbox_drop=_consumed(call),
+            inbox_drop=consumed_by(call),
         )
 
     def _admitted(self, call: Call) -> None:
         self.admit(call)
         if self.env.publishing:
             self.publish(RunAdmitted(thread_id=self.state.thread_id, run_id=call.run_id))
-        if self.state.status == "complete":
+        if self.state.status in ("complete", "waiting"):
             self.run_stopped()
         else:
             self.activate()
@@ -210,103 +209,20 @@ class Admissions(Ownership):
             if call.known_run is None and call.run_id in run.names:
                 call.known_run = run.number
 
-    # The run that is there: it goes on ----------------------------------------------------------
-
-    def _go_on(self, call: Call) -> None:
-        self._continue(call, None)
-
-    def _amend(self, call: Call) -> None:
-        self._continue(call, call.input)
-
-    def _continue(self, call: Call, prepared: Prepared | None) -> None:
-        """A caller's continuation: its record first, then code. A waiting run only keeps the input."""
-        amendment, dropped = _amendment(prepared), reruns_of(self.state, call)
-        waits = self.state.status == "waiting" and not dropped
-        run = self._continuing_run(call, prepared)
-        self._check_view(amendment, dropped)
-        continue_step(self.state, amendment, dropped)
-        self.commit(
-            (lambda: self._amended(call)) if waits else (lambda: self._gone_on(call)),
-            entries=(continued_row(call.run_id, amendment, dropped),),
-            row=self.new_row("waiting" if waits else "running", run),
-            names=self._new_name(call),
-            inbox_drop=_consumed(call),
-        )
-
-    def _answer(self, call: Call) -> None:
-        """Answers, perhaps with an amendment: only tasks whose answers are complete run again."""
-        amendment, dropped = _amendment(call.input), reruns_of(self.state, call)
-        given = answers_for(self.state, call)
-        entries = tuple(
-            [Answered(at, q.ordinal, q.key, self.env.encode_any(a), q.id) for at, q, a in given]
-        )
-        answered = (*self.state.run.answered, *(entry.id for entry in entries))
-        run = self._continuing_run(call, call.input, answered=answered, promised=None)
-        self._check_view(amendment, dropped)
-        for (_position, question, _answer), entry in zip(given, entries, strict=True):
-            question.answer = entry.value
-        continue_step(self.state, amendment, dropped)
-        self.commit(
-            lambda: self._gone_on(call),
-            entries=(*entries, continued_row(call.run_id, amendment, dropped)),
-            row=self.new_row("running", run),
-            names=self._new_name(call),
-            inbox_drop=_consumed(call),
-        )
-
-    def _continuing_run(self, call: Call, prepared: Prepared | None, **changes: Any) -> RunRow:
-        """The run's row after a continuation, which begins new counts under the call's own limits."""
-        if prepared is not None:
-            changes["digest"] = prepared.digest
-        changes["used_us"] = 0
-        changes["options"] = continued(self.state.run.options, call.options)
-        changes["recursion_limit"] = call.recursion_limit
-        return self._run(call, **self.ownership(), **changes)
-
-    def _check_view(self, amendment: Amendment | None, dropped: tuple[int, ...] = ()) -> None:
-        """What the tasks of a continued step will see must merge; a call that cannot go on changes nothing.
-
-        Raises:
-            InvalidUpdate, ReducerFailed: It does not, so nobody could go on.
-        """
-        step = self.state.step
-        tasks = step.tasks
-        if dropped:
-            tasks = [
-                msgspec.structs.replace(task, result=None) if task.position in dropped else task
-                for task in tasks
-            ]
-        if all(task.result is not None for task in tasks):
-            return
-        trial = OpenStep(step.number, tasks)
-        trial.era, trial.amendments = step.era + 1, step.amendments
-        if amendment is not None:
-            amendment.era = trial.era
-            trial.amendments = [*step.amendments, amendment]
-        self.view_of(trial)
-
-    def _gone_on(self, call: Call) -> None:
-        self.admit(call)
-        self.activate()
-
-    def _amended(self, call: Call) -> None:
-        self.admit(call)
-        self.run_stopped()
-
     # The run that is there: it executes here ----------------------------------------------------
 
     def _join(self, call: Call) -> None:
         """Wait for a run that executes here."""
-        if self._in_row(call) or call.message is not None or is_left(self.state, self.env.epoch):
+        if self.in_row(call) or call.message is not None or is_left(self.state, self.env.epoch):
             self._claim(call, then=lambda: self.admit(call))
         else:
             self.admit(call)
 
     def _amend_running(self, call: Call) -> None:
         """Another input for a run that a dead process left and that executes here already."""
-        amendment = _amendment(call.input)
-        run = self._continuing_run(call, call.input)
-        self._check_view(amendment)
+        amendment = amendment_of(call.input)
+        run = self.continuing_run(call, call.input)
+        self.check_view(amendment)
         self.drop_transition()
         self.start_nothing()
         entries = (*self.take_dirty(), continued_row(call.run_id, amendment))
@@ -316,7 +232,7 @@ class Admissions(Ownership):
             lambda: self._amended_running(call),
             entries=entries,
             row=self.new_row("running", run),
-            names=self._new_name(call),
+            names=self.new_name(call),
         )
 
     def _amended_running(self, call: Call) -> None:
@@ -360,20 +276,20 @@ class Admissions(Ownership):
             lambda: self._taken_up_for(call),
             row=self.new_row(
                 "running",
-                self._run(
+                self.run_row(
                     call,
                     options=joined(self.state.run.options, call.options),
                     **self.ownership(),
                 ),
             ),
-            names=self._new_name(call),
-            inbox_drop=_consumed(call),
+            names=self.new_name(call),
+            inbox_drop=consumed_by(call),
         )
 
     def _release(self, call: Call) -> None:
         """A quarantined thread goes on, with no death counted."""
         complete = not self.state.step.tasks
-        run = self._run(call, deaths=0, taken_up_epoch=self.env.epoch)
+        run = self.run_row(call, deaths=0, taken_up_epoch=self.env.epoch)
         self.commit(
             lambda: self.report(call) if complete else self._taken_up_for(call),
             row=self.new_row("complete" if complete else "running", run),
@@ -399,9 +315,9 @@ class Admissions(Ownership):
         assert status is not None, "a thread that does not exist cannot be claimed"
         self.commit(
             then,
-            row=self.new_row(status, self._run(call)),
-            names=self._new_name(call),
-            inbox_drop=_consumed(call),
+            row=self.new_row(status, self.run_row(call)),
+            names=self.new_name(call),
+            inbox_drop=consumed_by(call),
         )
 
     def _enqueue(self, call: Call) -> None:
@@ -424,51 +340,13 @@ class Admissions(Ownership):
         self.queue.append(call)
         self.commit(lambda: self._effects.append(Admitted(call, call.run_id)), inbox_put=(message,))
 
-    # Rows ---------------------------------------------------------------------------------------
-
-    def _run(self, call: Call, **changes: Any) -> RunRow:
-        """The current run's row after this call stands behind it.
-
-        Raises:
-            InvalidCall: The run has too many names already.
-        """
-        run = self.state.run
-        names = run.names
-        if self._new_name(call) and call.named and len(names) >= self.env.limits.run_names:
-            raise InvalidCall(
-                f"run {names[0]!r} is known by {len(names)} run ids, which is limits.run_names; "
-                "use one of them",
-                thread_id=self.state.thread_id,
-            )
-        if self._in_row(call):
-            names = (*names, call.run_id)
-        if call.recursion_limit:
-            changes["recursion_limit"] = call.recursion_limit
-        if call.place:
-            changes["place"] = call.place
-        return msgspec.structs.replace(run, names=names, claimed_epoch=self.env.epoch, **changes)
-
-    def _new_name(self, call: Call) -> tuple[tuple[str, int], ...]:
-        """The call's id, for the store's index, if the run is not known by it yet.
-
-        A call that is handed to the thread's next actor is told by it from one that was never admitted.
-        """
-        run = self.state.run
-        known = call.run_id in run.names or call.known_run == run.number
-        return () if known or call.kind is CallKind.RELEASE else ((call.run_id, run.number),)
-
-    def _in_row(self, call: Call) -> bool:
-        """Whether the run's own row gets the call's id too: drawn ones only while there is room."""
-        room = call.named or len(self.state.run.names) < self.env.limits.run_names // 2
-        return room and bool(self._new_name(call))
-
     _acts: ClassVar[dict[Decision, Callable[[Admissions, Call], None]]] = {
         Decision.START: _start_anew,
         Decision.RESTART: _restart,
         Decision.TAKE_UP: _take_up_for,
-        Decision.GO_ON: _go_on,
-        Decision.AMEND: _amend,
-        Decision.ANSWER: _answer,
+        Decision.GO_ON: Continuations.go_on,
+        Decision.AMEND: Continuations.amend,
+        Decision.ANSWER: Continuations.answer,
         Decision.AMEND_RUNNING: _amend_running,
         Decision.JOIN: _join,
         Decision.REPORT: _report,
@@ -485,13 +363,3 @@ def _start_task(prepared: Prepared) -> Task:
     task = Task(START)
     task.result = Result(prepared.writes, prepared.goto, prepared.sends)
     return task
-
-
-def _amendment(prepared: Prepared | None) -> Amendment | None:
-    if prepared is None or prepared.empty:
-        return None
-    return Amendment(prepared.writes, prepared.goto, prepared.sends)
-
-
-def _consumed(call: Call) -> tuple[int, ...]:
-    return () if call.message is None else (call.message,)

@@ -6,7 +6,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.entries import TaskFailed
-from beamweaver.engine._core import Core, Stop
+from beamweaver.engine._core import Stop
+from beamweaver.engine._handling import Handling
+from beamweaver.engine.breakpoints import breaks_of
 from beamweaver.engine.effects import (
     Attempt,
     CancelAttempt,
@@ -17,6 +19,7 @@ from beamweaver.engine.effects import (
     StartAttempt,
 )
 from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout_failure
+from beamweaver.engine.handlers import ON_FAILURE, no_result
 from beamweaver.engine.merge import merge
 from beamweaver.engine.rows import asked_row, retry_row
 from beamweaver.engine.state import Task, row_of
@@ -33,7 +36,7 @@ __all__ = ["Attempts"]
 _SECOND_US = 1_000_000
 
 
-class Attempts(Core):
+class Attempts(Handling):
     """The side of a machine that runs the tasks of the open step."""
 
     # Events -------------------------------------------------------------------------------------
@@ -41,6 +44,9 @@ class Attempts(Core):
     def succeeded(self, attempt: Attempt, result: Result) -> None:
         """An attempt ended well. A result of an attempt that was given up is refused."""
         if not self._ended(attempt):
+            return
+        if attempt.position < 0:
+            self.told(result)
             return
         task = attempt.task
         result.era = self.state.step.era
@@ -52,14 +58,21 @@ class Attempts(Core):
         """An attempt failed: another one follows by the node's policy, or the task has failed."""
         if not self._ended(attempt):
             return
+        if attempt.position < 0:
+            self.told(failure=failure)
+            return
         task = attempt.task
         task.failures = attempt.number
         task.failure = failure
         task.first_us = attempt.first_us
         delay = None
-        drained = self.stop is not None and self.stop.status == "drained"
-        if (self.stop is None or drained) and may_retry(attempt.node.retry, failure, task.failures):
+        goes_on = self.stop is None or self.stop.status == "drained"
+        if attempt.handles is not None:
+            self._give_up(task, self.handler_failed(attempt, failure))
+        elif goes_on and may_retry(attempt.node.retry, failure, task.failures):
             delay = self._retry_later(task, attempt)
+        elif goes_on and attempt.node.error_handler is not None:
+            self.hand_over(task, failure)
         else:
             self._give_up(task, failure)
         if self.env.publishing:
@@ -68,6 +81,9 @@ class Attempts(Core):
     def asked(self, attempt: Attempt, *questions: Question) -> None:
         """An attempt asked questions: its task waits for the answers."""
         if not self._ended(attempt):
+            return
+        if attempt.position < 0 and self.graph.on_failure is not None:
+            self.told(failure=describe(no_result(self.graph.on_failure), ON_FAILURE, "", 1))
             return
         for question in questions:
             attempt.task.ask(question)
@@ -138,6 +154,7 @@ class Attempts(Core):
             policy = options.failure_policy or policy
             self._most = options.max_concurrency or self._most
         self._panics = policy == "panic"
+        self._breaks = breaks_of(graph, options)
         if self._run_timer is not None:
             self._effects.append(DropTimer(self._run_timer))
             self._run_timer = None
@@ -160,6 +177,10 @@ class Attempts(Core):
     def begin_step(self) -> None:
         """Make the unfinished tasks of the open step ready, or let them sleep until they are due."""
         tasks = self.state.step.tasks
+        if self.state.step.failing:
+            self._drop_timers()
+            self.start_nothing()
+            return  # nothing of it runs again before a caller goes on
         self.make_ready([task for task in tasks if not task.settled and not task.due_us])
         for task in tasks:
             if task.due_us and not task.settled and not task.asleep:
@@ -201,7 +222,8 @@ class Attempts(Core):
     def add_ready(self, task: Task) -> None:
         """This task may start too."""
         node = self.graph.nodes.get(task.node)
-        queue = self.ready_async if node is not None and node.is_async else self.ready
+        runs = node if node is None or task.handling is None else node.error_handler
+        queue = self.ready_async if runs is not None and runs.is_async else self.ready
         queue.append(task)
 
     def _find_view(self) -> bool:
@@ -237,6 +259,8 @@ class Attempts(Core):
     def _start(self, task: Task) -> None:
         state = self.state
         node = self.graph.nodes[task.node]
+        if task.handling is not None:
+            node = self.handler_of(task, node)
         if not task.first_us:
             task.first_us = self.env.now_us()
         assert self._view is not None, "a task starts when it is known what it sees"
@@ -317,10 +341,16 @@ class Attempts(Core):
         for each in self._saving:
             if type(each) is Noted:
                 self._effects.append(each)
-            elif type(each) is Task and (
-                self.sleeping.get(each.position) is each or self.dozing.get(each.position) is each
-            ):
+            elif type(each) is not Task:
+                continue
+            elif self.dozing.get(each.position) is each:
                 self._wake_when_due(each)  # from now on it counts
+            elif self.sleeping.get(each.position) is each:
+                if each.due_us:
+                    self._wake_when_due(each)
+                else:
+                    del self.sleeping[each.position]
+                    self.add_ready(each)  # its error handler has it, durably
 
     def _wake_when_due(self, task: Task) -> None:
         self._effects.append(SetTimer(_alarm(task), self.rest_of(task)))

@@ -124,7 +124,7 @@ class Branches(Admissions):
         prepared = call.input
         if prepared is not None and not prepared.empty:
             amendment = Amendment(prepared.writes, prepared.goto, prepared.sends)
-            self._check_view(amendment)
+            self.check_view(amendment)
             continue_step(state, amendment)
             entries = (*entries, continued_row(call.run_id, amendment))
         row = self._admitted_row(call, "running" if state.step.tasks else "complete")

@@ -9,6 +9,7 @@ import msgspec
 
 from beamweaver.checkpoint.records import Commit, Record
 from beamweaver.engine.answers import interrupts_of
+from beamweaver.engine.breakpoints import breakpoints_of, breaks_of
 from beamweaver.engine.calls import CallKind
 from beamweaver.engine.effects import Admitted, DropTimer, Noted, Publish, Reply, WriteCommit
 from beamweaver.engine.failures import error_of
@@ -82,6 +83,8 @@ class Core:
         self.ready_async: deque[Task] = deque()
         """Tasks of async nodes that may start; they hold no worker."""
         self._has_async = graph.has_async
+        self._breaks = breaks_of(graph, None)
+        """The breakpoints of the run that executes, or None."""
         self.sleeping: dict[int, Task] = {}
         """Waiting for their next attempt, by position."""
         self.dozing: dict[int, Task] = {}
@@ -304,6 +307,7 @@ class Core:
             thread_id=self.state.thread_id,
             run_id=self.state.run.names[0],
             interrupts=self.open_interrupts(),
+            unheard=step.unheard,
         )
 
     def _outcome(self, call: Call, error: Exception | None) -> Outcome:
@@ -327,7 +331,7 @@ class Core:
             case "cancelled":
                 return Cancelled(**shared)
             case "waiting":
-                return Interrupted(**shared)
+                return Interrupted(breakpoints=breakpoints_of(state.step), **shared)
             case _:
                 return Drained(**shared)
 

@@ -73,7 +73,8 @@ class Dozing(Attempts):
     def begin_step(self) -> None:
         """Make the unfinished tasks of the open step ready, or let them wait until they are due."""
         super().begin_step()
-        self.lie_down()
+        if not self.state.step.failing:
+            self.lie_down()
 
     def lie_down(self) -> None:
         """Have the tasks that sleep waked when they are due; the sleep of some may be over."""

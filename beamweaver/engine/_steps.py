@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from beamweaver.checkpoint.entries import MergeFailed, StepFailed
+from beamweaver.checkpoint.entries import Failing, MergeFailed, StepFailed
 from beamweaver.checkpoint.records import Checkpoint
 from beamweaver.engine._core import Stop
 from beamweaver.engine._dozing import Dozing
+from beamweaver.engine.breakpoints import pause
 from beamweaver.engine.effects import DropTimer, StartTransition, Transition
 from beamweaver.engine.failures import describe
 from beamweaver.engine.ids import checkpoint_id
@@ -22,6 +23,7 @@ from beamweaver.events import StepCommitted
 from beamweaver.types import START, Failure
 
 if TYPE_CHECKING:
+    from beamweaver.checkpoint.entries import Entry
     from beamweaver.checkpoint.records import RunRow, ThreadRow
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
@@ -65,7 +67,9 @@ class Steps(Dozing):
             False if there is nothing to do until a sleep is over.
         """
         stop, tasks = self.stop, self.state.step.tasks
-        if stop is None and len(tasks) == 1 and tasks[0].result is not None:
+        if self.state.step.failing:
+            self._close_failing(stop)
+        elif stop is None and len(tasks) == 1 and tasks[0].result is not None:
             self._finish_step()
         elif stop is not None and not (
             stop.status == "drained" and all(task.settled for task in tasks)
@@ -99,7 +103,40 @@ class Steps(Dozing):
             self.state.step.failure = stop.failure
             cut = tuple([t.position for t in self.state.step.tasks if not t.settled])
             entries = (*entries, StepFailed(row_of(stop.failure), cut))
-        self.commit(self._stopped, entries=entries, row=self._stopped_row(stop))
+        if stop.status == "failed":
+            self._fail(entries)
+        else:
+            self.commit(self._stopped, entries=entries, row=self._stopped_row(stop))
+
+    def _fail(self, entries: tuple[Entry, ...], checkpoint: Checkpoint | None = None) -> None:
+        """The run stops as failed; where the graph wants to be told of it, that comes first."""
+        if self.graph.on_failure is None:
+            row = self._stopped_row(Stop("failed"))
+            then = self._stopped if checkpoint is None else self._run_ended
+            self.commit(then, checkpoint=checkpoint, entries=entries, row=row)
+        else:
+            self.state.step.failing, self._heard = True, False
+            entries = (*entries, Failing())
+            committed = checkpoint is not None
+            self.commit(lambda: self._fails(committed), checkpoint=checkpoint, entries=entries)
+
+    def _fails(self, committed: bool) -> None:
+        """The run has failed, durably, and has not stopped."""
+        if committed and self.env.publishing:
+            self._tell_committed()
+        self.flushed()
+        if self.stop is not None and self.stop.status == "failed":
+            self.stop = None
+        self._drop_timers()
+
+    def _close_failing(self, stop: Stop | None) -> None:
+        """`on_failure` has ended, or was cut, or is to be told."""
+        if self._heard or stop is not None:
+            stop = Stop("failed") if self._heard or stop is None else stop
+            entries = self.take_dirty()
+            self.commit(self._stopped, entries=entries, row=self._stopped_row(stop))
+        else:
+            self.tell_failure()
 
     def _stopped_row(self, stop: Stop) -> ThreadRow:
         """A run that got as far as this stop is no suspect any more; a drain proves nothing."""
@@ -158,8 +195,7 @@ class Steps(Dozing):
     def _merge_failed(self, failure: Failure) -> None:
         """Results are kept, the run stops; continuing tries the merge and the routers again."""
         self.state.step.failure = failure
-        entries = (*self.take_dirty(), MergeFailed(row_of(failure), failure.node))
-        self.commit(self._stopped, entries=entries, row=self._stopped_row(Stop("failed")))
+        self._fail((*self.take_dirty(), MergeFailed(row_of(failure), failure.node)))
 
     # Committing ---------------------------------------------------------------------------------
 
@@ -182,6 +218,8 @@ class Steps(Dozing):
         self.drop_dirty()
         self.apply_step(merged, writes, following, executed)
         checkpoint = self.checkpoint("input" if entry else "loop", step.number, writes)
+        if self._breaks is not None:
+            state.step.paused = pause(self._breaks, step.tasks, following.tasks)
         self._commit_planned(checkpoint, following.tasks, executed)
 
     def _commit_planned(self, checkpoint: Checkpoint, tasks: list[Task], executed: int) -> None:
@@ -194,12 +232,14 @@ class Steps(Dozing):
             ended = (run.number, state.checkpoint_seq)
             row = self.new_row("complete")
             self.commit(self._run_ended, checkpoint=checkpoint, row=row, ended=ended)
+        elif state.step.paused is not None:
+            entries: tuple[Entry, ...] = (state.step.paused,)
+            row = self._stopped_row(Stop("waiting"))
+            self.commit(self._run_ended, checkpoint=checkpoint, entries=entries, row=row)
         elif executed >= limit:
             failure = self._limit_failure(limit, tasks)
             state.step.failure = failure
-            entries = (StepFailed(row_of(failure)),)
-            row = self.new_row("failed")
-            self.commit(self._run_ended, checkpoint=checkpoint, entries=entries, row=row)
+            self._fail((StepFailed(row_of(failure)),), checkpoint)
         else:
             self.commit(self._step_committed, checkpoint=checkpoint)
 

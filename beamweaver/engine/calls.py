@@ -35,6 +35,7 @@ __all__ = [
     "Prepared",
     "decide",
     "is_left",
+    "passes",
     "reruns_of",
 ]
 
@@ -379,7 +380,7 @@ def _on_place(
         return _behind(state, call) if active else Decision.FORK
     if active:
         return Decision.JOIN
-    return Decision.REPORT if complete else _go_on(state)
+    return Decision.REPORT if complete else _go_on(state, call)
 
 
 def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
@@ -391,20 +392,34 @@ def _on_stopped(state: RunState, call: Call, *, same_run: bool, epoch: int) -> D
     if call.kind is CallKind.RESUME:
         return _on_answer(state, call)
     if call.kind is CallKind.CONTINUE or same_run:
-        return _go_on(state)
+        return _go_on(state, call)
     if not (state.run.claimed_epoch < epoch and _same_digest(state, call)):
         # The call of a dead process, made again, goes on whatever it says of unfinished runs.
         if call.on_unfinished == "reject":
             raise unfinished(state)
         if call.on_unfinished == "restart":
             return Decision.RESTART
-    return _go_on(state) if _changes_nothing(state, call) else Decision.AMEND
+    return _go_on(state, call) if _changes_nothing(state, call) else Decision.AMEND
 
 
-def _go_on(state: RunState) -> Decision:
+def _go_on(state: RunState, call: Call) -> Decision:
     if state.status == "waiting":
-        return Decision.REPORT
+        return Decision.GO_ON if passes(state, call) else Decision.REPORT
     return Decision.TAKE_UP if state.status in UNFINISHED else Decision.GO_ON
+
+
+def passes(state: RunState, call: Call) -> bool:
+    """Whether the call lets a waiting run go on that stands at a breakpoint, not at a question.
+
+    An input does not, however often it comes: it may be the same call, made again by a client that lost
+    the answer. With a `goto` it does, for that asks for tasks to run.
+    """
+    if state.step.asks:
+        return False
+    given = call.input
+    return call.kind is not CallKind.INVOKE or (
+        given is not None and (given.goto is not None or bool(given.sends))
+    )
 
 
 def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> Decision:
@@ -424,8 +439,11 @@ def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> 
 
 def _on_answer(state: RunState, call: Call) -> Decision:
     refuse_answered(state, call)
-    if any(task.open_questions for task in state.step.tasks):
+    if state.step.asks:
         return Decision.ANSWER
+    if state.status == "waiting" and call.answers is None:
+        # A breakpoint asks nothing, so whatever is said to it only lets the run go on.
+        return Decision.GO_ON if _changes_nothing(state, call) else Decision.AMEND
     if state.status in UNFINISHED:
         amends = bool(call.rerun) or not _changes_nothing(state, call)
         return Decision.AMEND if amends else Decision.TAKE_UP

@@ -53,6 +53,7 @@ class Attempt:
         "beat_at",
         "branch",
         "first_us",
+        "handles",
         "idle",
         "idle_timer",
         "node",
@@ -94,6 +95,10 @@ class Attempt:
         """When it gave the last sign of life, on the env's clock; its body sets it, the machine reads it."""
         self.questions: list[Question] = task.questions or []
         self.first_us = task.first_us
+        self.handles = task.handling
+        """The failure that it handles, of an error handler."""
+        if self.handles is not None:
+            self.number = self.handles.attempt
 
     @property
     def task_id(self) -> str:
@@ -101,6 +106,11 @@ class Attempt:
         if self._id is None:
             self._id = self.task.id or task_id(self.branch, "", self.step, self.task.path)
         return self._id
+
+    @property
+    def scope(self) -> str:
+        """Whose its questions and outside effects are: the task's, or its error handler's."""
+        return self.task_id if self.handles is None else f"handler:{self.task_id}"
 
 
 class Transition:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from beamweaver.errors import (
     BeamWeaverError,
+    ErrorHandlerFailed,
     InterruptWithoutCheckpointer,
     InvalidUpdate,
     KeyRequired,
@@ -99,7 +100,8 @@ _STEP_ERRORS: dict[tuple[str, str], type[RunFailed]] = {
     )
 }
 _NODE_ERRORS: dict[tuple[str, str], type[NodeFailed]] = {
-    (cls.code, f"{cls.__module__}.{cls.__qualname__}"): cls for cls in (NodeTimeout, NodeExit)
+    (cls.code, f"{cls.__module__}.{cls.__qualname__}"): cls
+    for cls in (NodeTimeout, NodeExit, ErrorHandlerFailed)
 }
 
 
@@ -275,14 +277,21 @@ def error_of(
     thread_id: str,
     run_id: str,
     interrupts: tuple[Interrupt, ...] = (),
+    unheard: Failure | None = None,
 ) -> RunFailed:
-    """The error that a failed run raises: the step's own, else the first task's in task order."""
+    """The error that a failed run raises: the step's own, else the first task's in task order.
+
+    How `on_failure` failed, if it did, is a note of it and the last of its failures.
+    """
     ids = {"thread_id": thread_id, "run_id": run_id}
     first = step_failure or failures[0]
     cls = _STEP_ERRORS.get((first.code, first.type_name))
     error = _node_error(first, ids) if cls is None else _step_error(cls, first, ids)
     error.failures = (*((step_failure,) if step_failure else ()), *failures)
     error.interrupts = interrupts
+    if unheard is not None:
+        error.failures = (*error.failures, unheard)
+        error.add_note(f"on_failure failed too: {unheard.type_name}: {unheard.message}")
     return error
 
 

@@ -62,7 +62,7 @@ def parked_status(state: RunState, before: StatusName) -> StatusName:
         return "complete"
     if any(task.failure is not None for task in tasks) or state.step.failure is not None:
         return "failed"
-    if any(task.open_questions for task in tasks if task.result is None):
+    if state.step.paused or any(task.open_questions for task in tasks if task.result is None):
         return "waiting"
     if before == "sleeping" and not any(task.asleep for task in tasks if task.result is None):
         return "cancelled"

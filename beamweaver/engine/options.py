@@ -44,4 +44,6 @@ def joined(old: RunOptions | None, new: RunOptions | None) -> RunOptions | None:
         new.failure_policy or old.failure_policy,
         new.max_concurrency or old.max_concurrency,
         {**old.metadata, **new.metadata},
+        old.interrupt_before if new.interrupt_before is None else new.interrupt_before,
+        old.interrupt_after if new.interrupt_after is None else new.interrupt_after,
     )

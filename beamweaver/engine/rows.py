@@ -9,12 +9,16 @@ from beamweaver.checkpoint.entries import (
     Asked,
     Continued,
     Edited,
+    Failing,
     Finished,
+    Handled,
     Memo,
     MergeFailed,
+    Paused,
     Retrying,
     SendRow,
     Slept,
+    StepFailed,
     TaskFailed,
     TaskRow,
     WriteRow,
@@ -49,6 +53,7 @@ __all__ = [
     "continued_row",
     "edited_row",
     "finished_row",
+    "handled_row",
     "input_data",
     "retry_row",
     "send_rows",
@@ -63,7 +68,7 @@ __all__ = [
 ]
 
 
-_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo, Slept})
+_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo, Slept, Handled, Failing})
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
@@ -89,6 +94,12 @@ def retry_row(task: Task) -> Retrying:
     return Retrying(
         task.position, task.failures, task.due_us, task.delay, row_of(task.failure), task.first_us
     )
+
+
+def handled_row(task: Task) -> Handled:
+    """A task that its node's error handler has, as it is stored."""
+    assert task.handling is not None, f"task {task.node!r} has no failure to handle"
+    return Handled(task.position, task.failures, row_of(task.handling), task.first_us)
 
 
 def continued_row(
@@ -248,10 +259,26 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
             continue_step(state, _amendment(entry, env), entry.rerun)
         case Edited():
             _edit(state, entry, env)
-        case MergeFailed():
-            state.step.failure = failure_of(entry.failure, entry.node, "", 1)
         case _:
-            state.step.failure = failure_of(entry.failure, "", "", 1)
+            _apply_to_step(state, entry)
+
+
+def _apply_to_step(state: RunState, entry: Entry) -> None:
+    """Fold what concerns the step as a whole, or hands a task over."""
+    step = state.step
+    match entry:
+        case Handled():
+            _handle(state, entry)
+        case Paused():
+            step.paused = entry if entry.before or entry.after else None
+        case Failing():
+            step.failing = True
+            if entry.failure is not None:
+                step.unheard = failure_of(entry.failure, "on_failure", "", 1)
+        case MergeFailed():
+            step.failure = failure_of(entry.failure, entry.node, "", 1)
+        case StepFailed():
+            step.failure = failure_of(entry.failure, "", "", 1)
 
 
 def continue_step(
@@ -260,13 +287,14 @@ def continue_step(
     """A caller goes on: a new era of the step, fresh counts, failed and dropped tasks may run again."""
     step = state.step
     step.era += 1
-    step.failure = None
+    step.failure = step.unheard = None
+    step.failing = False
     state.executed = 0
     if amendment is not None:
         amendment.era = step.era
         step.amendments.append(amendment)
     for position in rerun:
-        step.tasks[position].result = None
+        step.tasks[position].result = step.tasks[position].handling = None
     for task in step.tasks:
         if task.result is None:
             task.clear_failure()
@@ -320,6 +348,13 @@ def _retry(state: RunState, entry: Retrying) -> None:
     task.delay = entry.delay
     task.first_us = entry.first_attempt_us
     task.failure = None
+
+
+def _handle(state: RunState, entry: Handled) -> None:
+    task = state.step.tasks[entry.task]
+    task.failures = entry.attempt
+    task.first_us = entry.first_attempt_us
+    task.give_to_handler(failure_of(entry.failure, task.node, state.id_of(task), entry.attempt))
 
 
 def _ask(state: RunState, entry: Asked, env: Env) -> None:

@@ -17,7 +17,7 @@ from beamweaver.types import Failure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from beamweaver.checkpoint.entries import Memo
+    from beamweaver.checkpoint.entries import Memo, Paused
     from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
     from beamweaver.engine.calls import Prepared
 
@@ -137,6 +137,7 @@ class Task(msgspec.Struct, eq=False):
         sleeps: Its sleeps, in order; only the last one may not be over.
         memos: What its durable sub-steps returned, by name, ordinal and key.
         id: Its id: worked out on first use (`RunState.id_of`), or kept with its row.
+        handling: The failure of its node's last attempt, from when the node's error handler has the task.
     """
 
     node: str
@@ -155,6 +156,7 @@ class Task(msgspec.Struct, eq=False):
     questions: list[Question] | None = None
     sleeps: list[Sleep] | None = None
     memos: dict[tuple[str, int, str | None], Memo] | None = None
+    handling: Failure | None = None
     id: str | None = None
     idle: float | None = None
 
@@ -206,6 +208,11 @@ class Task(msgspec.Struct, eq=False):
         kept = [q for q in self.questions or () if q.id != question.id]
         self.questions = [*kept, question]
 
+    def give_to_handler(self, failure: Failure) -> None:
+        """The node has failed for good: its error handler has the task, and has slept none of its sleeps."""
+        self.failure, self.handling = None, failure
+        self.sleeps, self.due_us = None, 0
+
     def clear_failure(self) -> None:
         """Fresh attempt counts, as a caller's continuation gives them. A sleep goes on."""
         self.failure = None
@@ -218,7 +225,7 @@ class Task(msgspec.Struct, eq=False):
 class OpenStep:
     """The step that is not committed yet."""
 
-    __slots__ = ("amendments", "era", "failure", "number", "tasks")
+    __slots__ = ("amendments", "era", "failing", "failure", "number", "paused", "tasks", "unheard")
 
     def __init__(self, number: int, tasks: list[Task]) -> None:
         self.number = number
@@ -229,6 +236,17 @@ class OpenStep:
         self.amendments: list[Amendment] = []
         self.failure: Failure | None = None
         """Why the step as a whole stopped: merge, router, timeout or limit."""
+        self.failing = False
+        """Whether the run has failed, and `on_failure` is told before it stops."""
+        self.unheard: Failure | None = None
+        """How `on_failure` failed."""
+        self.paused: Paused | None = None
+        """The breakpoints before it at which the run stands."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether any of its tasks waits for an answer."""
+        return any(task.questions and task.open_questions for task in self.tasks)
 
 
 class RunState:

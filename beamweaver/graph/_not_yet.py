@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_YET", "not_supported_yet", "not_yet_faults"]
 
 NOT_YET: Final[dict[str, tuple[str, str]]] = {
-    "error_handler": ("error_handler=", "catch the exception inside of the node"),
     "subgraph": ("a graph as a node", "call app.invoke(...) of the other graph inside of a node"),
-    "interrupt_before": ("interrupt_before=", "call interrupt() inside of the node"),
-    "interrupt_after": ("interrupt_after=", "call interrupt() inside of the node"),
-    "on_failure": ("on_failure=", "catch RunFailed where the graph is called"),
     "isolation": ("isolation=", "start the process inside of the node"),
     "cache": ("cache=", "keep results in a key of the state, or in a cache of your own"),
 }
@@ -48,7 +44,6 @@ def _features(declared: Declared, options: dict[str, Any]) -> Iterator[tuple[str
 
 def _node_features(node: DeclaredNode) -> Iterator[str]:
     found = {
-        "error_handler": bool(node.error_handler),
         "subgraph": node.subgraph is not None,
         "isolation": node.isolation is not None,
         "cache": node.cache is not None,
@@ -57,12 +52,7 @@ def _node_features(node: DeclaredNode) -> Iterator[str]:
 
 
 def _option_features(declared: Declared, options: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if declared.error_handler is not None:
-        yield "error_handler", "set_node_defaults: "
     if declared.cache is not None:
         yield "cache", "set_node_defaults: "
-    for name in ("interrupt_before", "interrupt_after", "on_failure"):
-        if options.get(name):
-            yield name, ""
     if options.get("cache") is not None:
         yield "cache", ""

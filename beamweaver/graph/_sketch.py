@@ -97,7 +97,7 @@ def _marks(graph: CompiledGraph, state: ThreadState | None) -> dict[str, str]:
     return found
 
 
-_CARE: Final = ("failed", "waiting", "retrying", "sleeping", "pending", "finished")
+_CARE: Final = ("failed", "waiting", "retrying", "handling", "sleeping", "pending", "finished")
 
 
 def _static(graph: CompiledGraph) -> Iterator[Link]:

@@ -116,7 +116,10 @@ class CompiledGraph:
         self.open = schema is None
         self.nodes = MappingProxyType(dict(nodes))
         self.channels = MappingProxyType(dict(channels))
-        self.has_async = any(node.is_async for node in self.nodes.values())
+        self.has_async = any(
+            node.is_async or (node.error_handler is not None and node.error_handler.is_async)
+            for node in self.nodes.values()
+        )
         self.edges = MappingProxyType(dict(edges))
         self.joins = MappingProxyType(dict(joins))
         self.branches = MappingProxyType(dict(branches))

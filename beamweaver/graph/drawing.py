@@ -32,6 +32,7 @@ COLOURS: Final = {
     "finished": "#cfe8cf",
     "pending": "#e4e4e4",
     "retrying": "#fbe3b5",
+    "handling": "#f3d3b0",
     "sleeping": "#d9d2ec",
     "waiting": "#cfe0f7",
     "failed": "#f6c9c5",

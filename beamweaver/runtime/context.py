@@ -184,8 +184,11 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """A key for outside effects of this task; the same whenever the task runs again."""
-        return idempotency_key(self.thread_id, self._attempt.task_id)
+        """A key for outside effects of this task; the same whenever the task runs again.
+
+        An error handler has one of its own, so that what it undoes is not taken for what the node did.
+        """
+        return idempotency_key(self.thread_id, self._attempt.scope)
 
     @property
     def context(self) -> Any:
@@ -269,9 +272,10 @@ class Context:
         """
         steps = self._steps
         if steps is None:
-            if self._body is None:
+            if self._body is None or self._attempt.position < 0:
                 raise InvalidCall(
-                    "only a node has steps; a router is quick, and may be asked again"
+                    "only a node and its error handler have steps; a router is quick, and may be asked "
+                    "again, and on_failure has ctx.idempotency_key"
                 )
             steps = self._steps = SubSteps(self._frame, self._attempt, self._body)
         if self._awaits:
@@ -310,8 +314,11 @@ class Context:
         return self._paused().sleep_until(when, key)
 
     def _paused(self) -> Pauses:
-        if self._body is None:
-            raise InvalidCall("only a node sleeps; a router is quick, and may be asked again")
+        if self._body is None or self._attempt.position < 0:
+            raise InvalidCall(
+                "only a node and its error handler sleep; a router and on_failure are quick, and may be "
+                "called again"
+            )
         if self._pauses is None:
             self._pauses = Pauses(self, self._frame.hub, self._attempt, awaits=self._awaits)
         return self._pauses
@@ -407,7 +414,7 @@ class Context:
             refuse_inside("an interrupt")
             ordinal = self._unkeyed
             self._unkeyed += 1
-        id_ = interrupt_id(self._attempt.task_id, ordinal, key)
+        id_ = interrupt_id(self._attempt.scope, ordinal, key)
         reason = ""
         for question in self._attempt.questions:
             if question.id == id_ and question.answer is not None:

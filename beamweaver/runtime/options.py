@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 from beamweaver.checkpoint.records import RunOptions
 from beamweaver.errors import InvalidCall, SerializationError
 from beamweaver.graph._text import listed, nearest, shown
+from beamweaver.graph._validate import breakpoint_faults
 from beamweaver.types import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
     from beamweaver.types import Continue, Duration, Invoke, Resume
 
@@ -51,6 +53,8 @@ class CallOptions(TypedDict, total=False):
         context: What nodes find in `ctx.context`, of the graph's `context_schema`: clients, settings, who
             the user is. It is not stored: where the run goes on in another process, it has the one of the
             call that continues it, or that of `Runtime(contexts=…)`.
+        interrupt_before: Nodes before which the run stops once, `"*"` for all; `[]` for none.
+        interrupt_after: Nodes after which the run stops once, `"*"` for all; `[]` for none.
 
     Example:
         >>> from beamweaver import END, START, Graph
@@ -73,6 +77,8 @@ class CallOptions(TypedDict, total=False):
     checkpoint_id: str | None
     fork: bool
     context: Any
+    interrupt_before: Sequence[str] | None
+    interrupt_after: Sequence[str] | None
 
 
 _OTHERS: Final = ("thread_id", "config", "on_unfinished", "on_disconnect", "raises")
@@ -93,9 +99,9 @@ def check_options(given: Mapping[str, Any], what: str) -> None:
 
 
 def run_options(
-    message: Invoke | Resume | Continue, codec: Any, limits: Limits
+    message: Invoke | Resume | Continue, graph: CompiledGraph, codec: Any, limits: Limits
 ) -> RunOptions | None:
-    """The options of a message as they are stored; None if it gives none.
+    """The options of a message to a thread of the graph as they are stored; None if it gives none.
 
     Raises:
         InvalidCall: One is unfit.
@@ -112,6 +118,8 @@ def run_options(
         policy or "",
         most or 0,
         _metadata(message, codec, limits),
+        _breakpoints("interrupt_before", message.interrupt_before, graph),
+        _breakpoints("interrupt_after", message.interrupt_after, graph),
     )
     return None if options == _NONE else options
 
@@ -153,6 +161,17 @@ def _metadata(message: Invoke | Resume | Continue, codec: Any, limits: Limits) -
             f"limits.metadata_bytes is {limits.metadata_bytes}: keep what is larger in the state"
         )
     return data
+
+
+def _breakpoints(
+    name: str, given: Sequence[str] | None, graph: CompiledGraph
+) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    faults = list(breakpoint_faults(name, given, graph.nodes))
+    if faults:
+        raise InvalidCall("; ".join(faults))
+    return tuple(given)  # "*" is one name
 
 
 def rerun_of(names: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.answers import interrupts_of
+from beamweaver.engine.breakpoints import breakpoints_of
 from beamweaver.engine.fitting import check_version, graph_changed, version_of, why_unfit
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
@@ -225,6 +226,7 @@ def snapshot(
         status=row.status,
         merge_error=merge_error,
         graph_error=graph_error,
+        breakpoints=breakpoints_of(state.step),
     )
 
 
@@ -260,20 +262,23 @@ def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
 
 def _view(state: RunState, task: Task) -> TaskView:
     id_ = state.id_of(task)
+    failure = task.failure or (task.handling if task.result is None else None)
     if task.result is not None:
         how = "finished"
     elif task.failure is not None:
         how = "failed"
     elif task.open_questions:
         how = "waiting"
+    elif task.handling is not None:
+        how = "handling"
     else:
         how = "sleeping" if task.asleep else "retrying" if task.due_us else "pending"
     return TaskView(
         id=id_,
         node=task.node,
         state=how,
-        attempt=max(task.failures, 1) if task.failure else task.failures + 1,
-        failure=task.failure,
+        attempt=max(task.failures, 1) if failure else task.failures + 1,
+        failure=failure,
         interrupts=interrupts_of(state, task),
     )
 

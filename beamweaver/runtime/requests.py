@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from beamweaver.engine.breakpoints import breaks_of
 from beamweaver.engine.calls import Call, CallKind, Prepared
 from beamweaver.engine.rows import input_data
 from beamweaver.engine.state import Edit
-from beamweaver.errors import InvalidCall, InvalidThreadId, InvalidUpdate, SerializationError
+from beamweaver.errors import (
+    InterruptWithoutCheckpointer,
+    InvalidCall,
+    InvalidThreadId,
+    InvalidUpdate,
+    SerializationError,
+)
 from beamweaver.graph.copies import unshared
 from beamweaver.graph.edits import normalize_update
 from beamweaver.graph.updates import normalize_input
@@ -166,7 +173,7 @@ def make_call(
         waits=waits,
     )
     if isinstance(message, Invoke | Resume | Continue):
-        _give_options(hub, call, message)
+        _give_options(hub, graph, call, message)
     if isinstance(message, Invoke):
         _give_input(hub, graph, call, message)
     elif isinstance(message, Resume):
@@ -178,10 +185,17 @@ def make_call(
     return call
 
 
-def _give_options(hub: Hub, call: Call, message: Invoke | Resume | Continue) -> None:
+def _give_options(
+    hub: Hub, graph: CompiledGraph, call: Call, message: Invoke | Resume | Continue
+) -> None:
     call.recursion_limit = _recursion_limit(message.recursion_limit)
     call.on_busy = choice("on_busy", message.on_busy, ("queue", "reject", "cancel"))
-    call.options = run_options(message, hub.codec, hub.limits)
+    call.options = run_options(message, graph, hub.codec, hub.limits)
+    if not hub.keeps and breaks_of(graph, call.options) is not None:
+        raise InterruptWithoutCheckpointer(
+            f"graph {graph.name!r} has breakpoints and no checkpointer, so nobody could ever pass them: "
+            "compile(checkpointer=LMDBCheckpointer(path)) or MemoryCheckpointer()"
+        )
     if message.rerun:
         call.rerun = rerun_of(message.rerun)
 

@@ -22,6 +22,8 @@ __all__ = ["GivenUp", "SubSteps", "check_key", "refuse_inside"]
 _NAME_LENGTH = 256
 _Ident = tuple[str, int, str | None]
 
+_HANDLER = "handler:"
+
 _inside: ContextVar[str | None] = ContextVar("beamweaver_step", default=None)
 """The sub-step whose function runs here."""
 
@@ -115,7 +117,9 @@ class SubSteps:
                 "which result is whose: ctx.step(name, fn, …, key=…) with a key of its own for each",
                 node=self._node,
             )
-        return name, -1 if key is not None else self._counts.get(name, 0), key
+        # What the node's error handler does is none of the node's own sub-steps.
+        scoped = name if self._attempt.handles is None else f"{_HANDLER}{name}"
+        return scoped, -1 if key is not None else self._counts.get(name, 0), key
 
     def end(self, name: str, key: str | None, *, well: bool) -> None:
         """A sub-step has ended."""

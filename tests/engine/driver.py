@@ -567,6 +567,7 @@ class Driver:
         assert [plain(a) for a in mine.step.amendments] == [
             plain(a) for a in stored.step.amendments
         ]
+        assert mine.step.paused == stored.step.paused
         assert (mine.step.failure is None) == (stored.step.failure is None)
         moved = {x if isinstance(x, int) else getattr(x, "position", -1) for x in self._moved()}
         for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):

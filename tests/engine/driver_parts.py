@@ -56,7 +56,7 @@ class Ctx:
         self.step = attempt.step
         self.node = attempt.task.node
         self.first_attempt_at = attempt.first_us / 1_000_000
-        self.idempotency_key = idempotency_key(driver.thread_id, attempt.task_id)
+        self.idempotency_key = idempotency_key(driver.thread_id, attempt.scope)
 
     def sleep(self, seconds: float) -> None:
         ordinal = self._slept
@@ -68,7 +68,7 @@ class Ctx:
     def interrupt(self, value: Any, *, key: str | None = None) -> Any:
         ordinal = self._asked
         self._asked += key is None
-        id_ = interrupt_id(self.task_id, ordinal, key)
+        id_ = interrupt_id(self._attempt.scope, ordinal, key)
         for question in self._attempt.questions:
             if question.id == id_ and question.answer is not None:
                 return self._driver.env.decode_any(question.answer)

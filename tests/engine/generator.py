@@ -63,6 +63,8 @@ class Node:
         self.loops = False
         self.is_async = rng.random() < 0.3
         self.defer = False
+        self.handler: str | None = None
+        """How its error handler behaves, if it fails for good and has one."""
 
 
 class GuardEdge:
@@ -126,6 +128,23 @@ class Plan:
         if own.random() < 0.4:
             for node in self.nodes:
                 node.defer = own.random() < 0.3
+        self.before: list[str] = []
+        self.after: list[str] = []
+        self.tells = False
+        if disturbed:
+            self._disturb(random.Random(f"more of {seed}"))
+
+    def _disturb(self, rng: random.Random) -> None:
+        """What was thought of later; drawn apart, so that the rest of a seed's plan stays."""
+        for node in self.nodes:
+            if rng.random() < 0.2:
+                node.handler = rng.choice(["fine", "slow", "fails", "asks"])
+        names = [node.name for node in self.nodes]
+        if rng.random() < 0.25:
+            self.before = rng.sample(names, 1)
+        if rng.random() < 0.25:
+            self.after = rng.sample(names, 1)
+        self.tells = rng.random() < 0.3
 
     def _connect(self, rng: random.Random) -> None:
         for node in self.layers[0]:
@@ -186,7 +205,13 @@ class Plan:
         graph = Graph(State, name="g")
         for node in self.nodes:
             retry = RetryPolicy(max_attempts=2, retry_on=Flaky) if node.mood == "retried" else None
-            graph.add_node(node.name, _wrapped(node), retry=retry, defer=node.defer)
+            graph.add_node(
+                node.name,
+                _wrapped(node),
+                retry=retry,
+                defer=node.defer,
+                error_handler=None if node.handler is None else handler_of(node),
+            )
         for source, target in self.edges:
             graph.add_edge(source, target)
         for sources, target in self.joins:
@@ -197,7 +222,15 @@ class Plan:
             graph.add_conditional_edges(self.loop[0], looper_of(self.loop[1]))
         for edge in self.guards:
             graph.add_edge(edge.source, edge.target, **edge.options(size_of))
-        return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
+        told = {"on_failure": lambda failures, ctx: None} if self.tells else {}
+        return graph.compile(
+            allow_unreachable=True,
+            recursion_limit=200,
+            interrupt_before=self.before,
+            interrupt_after=self.after,
+            **told,
+            **options,
+        )
 
 
 def size_of(state: Any) -> int:
@@ -206,7 +239,7 @@ def size_of(state: Any) -> int:
 
 
 def _wrapped(node: Node) -> Any:
-    quick = body_of(node)
+    quick = body_of(node) if node.handler is None else _fails_for_good(node)
 
     def slow(state: Any, ctx: Any) -> Any:
         return Later(0.05, quick(state, ctx))
@@ -219,14 +252,36 @@ def _wrapped(node: Node) -> Any:
     return asynchronous if node.is_async else chosen
 
 
-def body_of(node: Node) -> Any:
-    """What a node does, apart from taking its time."""
+def _fails_for_good(node: Node) -> Any:
+    def body(state: Any, ctx: Any) -> Any:
+        raise Flaky(node.name)
+
+    return body
+
+
+def handler_of(node: Node) -> Any:
+    """What is called when the node has failed for good; it does what the node would have done."""
+    quick = body_of(node, handles=True)
+
+    def handler(_failure: Any, state: Any, ctx: Any) -> Any:
+        if node.handler == "fails" and ctx.era == 0:
+            raise Flaky(f"handler of {node.name}")
+        if node.handler == "asks" and "asks" not in node.mood:
+            ctx.interrupt(node.name)
+        given = quick(state, ctx)
+        return Later(0.05, given) if node.handler == "slow" else given
+
+    return handler
+
+
+def body_of(node: Node, *, handles: bool = False) -> Any:
+    """What a node does, or what its error handler does in its place, apart from taking its time."""
 
     def body(state: Any, ctx: Any) -> Any:
         answer = ""
-        if node.mood == "fails" and ctx.era == 0:
+        if node.mood == "fails" and ctx.era == 0 and not handles:
             raise Flaky(node.name)
-        if node.mood == "retried" and ctx.attempt == 1:
+        if node.mood == "retried" and ctx.attempt == 1 and not handles:
             raise Flaky(node.name)
         if node.mood == "asks":
             answer = f"={ctx.interrupt(node.name)}{ctx.interrupt('again')}"
@@ -302,8 +357,8 @@ def _turn_of(driver: Driver, *, started: bool) -> Any:
         return driver.invoke({"log": ["in"]}, run_id="the-run")
     if driver.status == "waiting":
         answers = {i.id: f"a{i.value}" for i in driver.machine.open_interrupts()}
-        first = dict(list(answers.items())[:1])
-        return driver.resume(answers=first)
+        if answers:
+            return driver.resume(answers=dict(list(answers.items())[:1]))
     outcome = driver.go_on()
     return outcome if not isinstance(outcome, Interrupted) else None
 

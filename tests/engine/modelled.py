@@ -6,8 +6,17 @@ from typing import Any
 
 from beamweaver.types import END, Command, Send
 from tests.engine.driver import Asks, Later
-from tests.engine.generator import Flaky, Plan, body_of, looper_of, router_of, size_of
-from tests.model import Guard, Return, Shape, Task, Thread
+from tests.engine.generator import (
+    Flaky,
+    Node,
+    Plan,
+    body_of,
+    handler_of,
+    looper_of,
+    router_of,
+    size_of,
+)
+from tests.model import Guard, Return, Shape, Step, Task, Thread
 
 __all__ = ["model_guards", "model_router", "run_model"]
 
@@ -15,16 +24,38 @@ __all__ = ["model_guards", "model_router", "run_model"]
 def run_model(plan: Plan, *, most: int = 500) -> Thread:
     """What becomes of a plan whose caller answers question after question, and goes on after failures."""
     thread = Thread(_shape(plan))
-    bodies = {node.name: body_of(node) for node in plan.nodes}
+    bodies = {node.name: _does(node) for node in plan.nodes}
     moods = {node.name: node.mood for node in plan.nodes}
     thread.start({"log": ["in"]})
+    _stop_between(thread, plan, None)
     for _turn in range(most):
         if thread.step is None:
             return thread
         for task in thread.unfinished:
             _attempt(thread, task, bodies[task.node], retried=moods[task.node] == "retried")
+        before = thread.step
         _turn_of(thread)
+        _stop_between(thread, plan, before)
     raise AssertionError("the run never ends")
+
+
+def _does(node: Node) -> Any:
+    """A body that does what becomes of a node, whoever does it: its error handler, if it has one."""
+    if node.handler is None:
+        return body_of(node)
+    handler = handler_of(node)
+    return lambda state, ctx: handler(None, state, ctx)
+
+
+def _stop_between(thread: Thread, plan: Plan, before: Step | None) -> None:
+    """A run that stops at a breakpoint is let go on by its caller, which begins another era."""
+    step = thread.step
+    if step is None or step is before:
+        return
+    done = [task.node for task in before.tasks] if before is not None else []
+    planned = [task.node for task in step.tasks]
+    if any(n in plan.before for n in planned) or any(n in plan.after for n in done):
+        thread.go_on()
 
 
 def _turn_of(thread: Thread) -> None:

@@ -26,20 +26,15 @@ def one(version=1, **options):
 CHILD = one().add_edge(START, "a").compile()
 
 DECLARED = {
-    "error_handler": lambda: one(error_handler=lambda failure: None),
     "subgraph": lambda: one().add_node("b", CHILD).add_edge("a", "b"),
     "isolation": lambda: one(isolation="process"),
     "cache": lambda: one(cache=object()),
 }
 OTHER_WAYS = {
-    "a default handler": lambda: one().set_node_defaults(error_handler=lambda failure: None),
     "a default cache": lambda: one().set_node_defaults(cache=object()),
     "a persistent subgraph": lambda: one().add_node("b", CHILD, persistent=True).add_edge("a", "b"),
 }
 OPTIONS = {
-    "interrupt_before": {"interrupt_before": ["a"]},
-    "interrupt_after": {"interrupt_after": "*"},
-    "on_failure": {"on_failure": lambda failures: None},
     "cache": {"cache": object()},
 }
 

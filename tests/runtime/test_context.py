@@ -105,7 +105,7 @@ def test_the_config_of_a_parent_leads_to_the_parent(store):
 def test_options_that_nothing_acts_on_yet_say_so():
     graph = Graph(name="g").add_node("a", lambda state: {}).add_edge(START, "a")
     with pytest.raises(InvalidGraph, match="not supported yet"):
-        graph.compile(interrupt_before=["a"])
+        graph.compile(cache=object())
 
 
 def test_outside_of_a_node_nobody_can_ask():
