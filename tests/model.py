@@ -13,6 +13,7 @@ The rules that it holds to:
 - a goto replaces the edges of its own task; a join fires when all of its sources have arrived;
 - a guarded edge is taken if its budget of the run is not spent and its predicate says so; a default one if no
   other of its source is; tasks choose in their order;
+- a passing key holds what one step wrote for the step after it; nothing of it goes before its step is closed;
 - a deferred node waits until nothing else is planned; then all that wait start, each node once, each Send.
 """
 
@@ -72,6 +73,9 @@ class Shape:
     initial: dict[str, Any] = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     deferred: set[str] = field(default_factory=set)
+    passing: set[str] = field(default_factory=set)
+    counts: tuple[str, int] | None = None
+    """The key that tells how many steps a run may still take, and the limit that it counts from."""
 
 
 @dataclass
@@ -121,6 +125,8 @@ class Thread:
         self.spent: dict[int, int] = {}
         self.waiting: list[Task] = []
         self.next_number = 0
+        self.executed = 0
+        """Steps since a caller went on last."""
         self.runs = 0
 
     # What happens -------------------------------------------------------------------------------
@@ -133,11 +139,16 @@ class Thread:
         entry = Task(START, START, given=Return([(k, v, False) for k, v in update.items()]))
         self._open([entry])
         self.close()
+        self.executed = 0
 
     def view(self, task: Task) -> dict[str, Any]:
         """What a task that starts now sees."""
         assert self.step is not None, "no step is open"
-        return {**self.merged(self.step.era), **task.overlay}
+        seen = self.merged(self.step.era)
+        if self.shape.counts is not None:
+            key, limit = self.shape.counts
+            seen[key] = limit - self.executed
+        return {**seen, **task.overlay}
 
     def finish(self, task: Task, given: Return) -> None:
         """A task ended well."""
@@ -161,6 +172,7 @@ class Thread:
         """A caller goes on: a new era, in which what failed runs again."""
         assert self.step is not None, "no step is open"
         self.step.era += 1
+        self.executed = 0
         for task in self.step.tasks:
             task.failed = False
         if amendment is not None and (amendment.writes or amendment.goto or amendment.sends):
@@ -172,7 +184,8 @@ class Thread:
         step = self.step
         assert step is not None, "no step is open"
         assert all(task.given is not None for task in step.tasks), "the step is not done"
-        self.values = self.merged(step.era + 1)
+        self.values = self.merged(step.era + 1, whole=True)
+        self.executed += 1
         following = self._without_deferred(self._plan(step))
         self.step = None
         if following:
@@ -212,8 +225,8 @@ class Thread:
         tasks = self.step.tasks if self.step is not None else []
         return [task for task in tasks if task.given is None and not task.failed and not task.asks]
 
-    def merged(self, before_era: int) -> dict[str, Any]:
-        """The values with all of the open step that was finished before an era."""
+    def merged(self, before_era: int, *, whole: bool = False) -> dict[str, Any]:
+        """The values with all of the open step that was finished before an era; `whole` closes the step."""
         step = self.step
         assert step is not None, "no step is open"
         writes: list[tuple[str | None, str, Any, bool]] = []
@@ -226,12 +239,18 @@ class Thread:
             if amendment is not None and amendment.era <= before_era:
                 writes += [(None, *write) for write in amendment.writes]
                 low = amendment.era
-        return self._applied(writes)
+        values = dict(self.values)
+        for key in self.shape.passing if whole else ():
+            values.pop(key, None)
+            if key in self.shape.initial:
+                values[key] = self.shape.initial[key]
+        return self._applied(values, writes)
 
     # How ----------------------------------------------------------------------------------------
 
-    def _applied(self, writes: list[tuple[str | None, str, Any, bool]]) -> dict[str, Any]:
-        values = dict(self.values)
+    def _applied(
+        self, values: dict[str, Any], writes: list[tuple[str | None, str, Any, bool]]
+    ) -> dict[str, Any]:
         for key in dict.fromkeys(write[1] for write in writes):
             mine = [write for write in writes if write[1] == key]
             forced_at = [i for i, w in enumerate(mine) if w[0] is None and w[3]]

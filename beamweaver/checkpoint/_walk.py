@@ -327,7 +327,8 @@ def _cure(value: object) -> str:
             "it is no plain value; convert it by .tolist(), or keep it in a file and store the path"
         )
     if any(hasattr(value, name) for name in ("fileno", "acquire", "__next__", "send")):
-        return "an open handle cannot be stored; open it in the node that uses it"
+        cure = "open it in the node that uses it, or keep it in an Untracked key"
+        return f"an open handle cannot be stored; {cure}"
     return (
         "it is no plain value; store its data (a dict, dataclass or Struct), or register the class with "
         "encode= and decode="

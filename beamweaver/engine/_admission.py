@@ -38,6 +38,8 @@ __all__ = ["Admissions"]
 
 _TAKES_UP = (Decision.TAKE_UP, Decision.AMEND, Decision.ANSWER)
 """What takes up an unfinished run that does not execute here."""
+_FINDS = (Decision.TAKE_UP, Decision.GO_ON, Decision.JOIN, Decision.REPORT)
+"""What leaves the run as it is, whatever the call's input."""
 
 
 class Admissions(Continuations):
@@ -65,6 +67,8 @@ class Admissions(Continuations):
                 self.calls.appendleft(call)
                 self.take_up()
             else:
+                if self.graph.unstored and call.input is not None and decision in _FINDS:
+                    self.take_lost(call.input.writes)
                 self._acts[decision](self, call)
         except BeamWeaverError as error:
             self._turn_away(call, error)

@@ -20,7 +20,7 @@ from beamweaver.engine.effects import (
 )
 from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout_failure
 from beamweaver.engine.handlers import ON_FAILURE, no_result
-from beamweaver.engine.merge import merge
+from beamweaver.engine.merge import merge, with_lost
 from beamweaver.engine.rows import asked_row, retry_row
 from beamweaver.engine.state import Task, row_of
 from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout, UnknownTarget
@@ -28,7 +28,7 @@ from beamweaver.events import AttemptFailed, TaskStarted
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.entries import Memo
-    from beamweaver.engine.state import OpenStep, Question, Result
+    from beamweaver.engine.state import OpenStep, Question, Result, Write
     from beamweaver.types import Failure
 
 __all__ = ["Attempts"]
@@ -248,6 +248,17 @@ class Attempts(Handling):
         if not step.era:
             return self.state.values
         return merge(self.graph, self.state.values, step, step.era).values
+
+    def take_lost(self, writes: tuple[Write, ...]) -> None:
+        """Take from a call that finds its run here what was lost with the process before, as a client.
+
+        Raises:
+            ReducerFailed: A reducer raised.
+        """
+        self.state.values = with_lost(self.graph, self.state.values, writes)
+        self._view = None
+        if self.merged is not None:
+            self.merged.values = with_lost(self.graph, self.merged.values, writes)
 
     def with_managed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Values with the keys that are computed for the open step."""

@@ -24,12 +24,27 @@ if TYPE_CHECKING:
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["GONE", "UNSTORED", "Merged", "head_values", "merge", "with_initial"]
+__all__ = ["GONE", "UNSTORED", "Merged", "head_values", "merge", "with_initial", "with_lost"]
 
 GONE: Final = b""
 """The encoding of no value: the key is absent from here on."""
 UNSTORED: Final = b""
 """The encoding of a value that no store keeps."""
+
+_CURES: Final = {
+    "value": (
+        "a key without a reducer takes one a step: return one, or give the key a reducer (Annotated[T, fn])",
+        (
+            "a key without a reducer takes one value a step: give it a reducer (Annotated[T, fn] or "
+            "add_reducer({name!r}, fn))"
+        ),
+    ),
+    "Overwrite": (
+        "a key takes one Overwrite a step: return one",
+        "a key takes one Overwrite a step: return plain updates",
+    ),
+}
+"""What to do about too many of a kind: in one return, and in one step."""
 
 
 class Merged(msgspec.Struct, eq=False):
@@ -101,6 +116,34 @@ def with_initial(graph: CompiledGraph, values: dict[str, Any]) -> dict[str, Any]
     }
     found = {name: value for name, value in initial.items() if value is not MISSING}
     return {**found, **values} if found else values
+
+
+def with_lost(
+    graph: CompiledGraph, values: dict[str, Any], writes: tuple[Write, ...]
+) -> dict[str, Any]:
+    """The values, and for each key that no store keeps and that has no value (any more) what a call brings.
+
+    Args:
+        graph: Whose channels say how.
+        values: The values; never changed.
+        writes: Those of the call's input, which is the one that the run has.
+
+    Raises:
+        ReducerFailed: A reducer raised.
+    """
+    found = dict(values)
+    for write in writes:
+        name = write.channel
+        if name not in graph.unstored:
+            continue
+        channel = graph.channels[name]
+        if name in values and not channel.is_empty(values[name]):
+            continue
+        if channel.reducer is None:
+            found[name] = write.value
+        else:
+            found[name] = _reduce(channel, MISSING, [_Item(write, None, -1)])
+    return found
 
 
 def head_values(
@@ -255,18 +298,14 @@ def _at_most_one(name: str, items: list[_Item], what: str) -> None:
     nodes = [str(item.node) for item in items]
     if items[0].position == items[1].position:
         who = "the input" if nodes[0] == START else f"node {nodes[0]!r}"
-        raise InvalidUpdate(
-            f"{who} gave two {what}s for {name!r} in one return; a key without a reducer "
-            "takes one a step: return one, or give the key a reducer (Annotated[T, fn])",
-            channel=name,
-            nodes=tuple(nodes),
-        )
+        fault = f"{who} gave two {what}s for {name!r} in one return; {_CURES[what][0]}"
+        raise InvalidUpdate(fault, channel=name, nodes=tuple(nodes))
     who = " and ".join(repr(node) for node in dict.fromkeys(nodes))
     if len(set(nodes)) == 1:
         who = f"{len(items)} tasks of {nodes[0]!r}"
+    cure = _CURES[what][1].format(name=name)
     raise InvalidUpdate(
-        f"{who} wrote {name!r} in one step; a key without a reducer takes one {what} a step: give "
-        f"it a reducer (Annotated[T, fn] or add_reducer({name!r}, fn)), or let one of them write it",
+        f"{who} wrote {name!r} in one step; {cure}, or let one of them write it",
         channel=name,
         nodes=tuple(dict.fromkeys(nodes)),
     )

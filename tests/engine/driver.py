@@ -27,7 +27,7 @@ from beamweaver.engine.merge import with_initial
 from beamweaver.engine.migrate import open_image
 from beamweaver.engine.plan import Route, Routes
 from beamweaver.engine.rows import input_data, values_of
-from beamweaver.engine.state import Edit, Planned, Question, Result, Sleep, Write
+from beamweaver.engine.state import Edit, Question, Result, Sleep, Write
 from beamweaver.errors import UnknownRun
 from beamweaver.graph.edits import normalize_update
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
@@ -39,7 +39,8 @@ from beamweaver.graph.updates import (
     normalize_routing,
 )
 from beamweaver.limits import DEFAULT_LIMITS
-from beamweaver.types import Command, timeouts
+from beamweaver.runtime.node import planned
+from beamweaver.types import Command
 from tests.engine.driver_parts import (
     HANGS,
     Asks,
@@ -55,6 +56,7 @@ from tests.engine.driver_parts import (
     router_failure,
     task_as_data,
     told,
+    without,
 )
 
 __all__ = ["HANGS", "Asks", "Crashed", "Ctx", "Driver", "Exits", "Later", "TestEnv", "goto"]
@@ -292,6 +294,11 @@ class Driver:
         return self.machine.state.status
 
     @property
+    def values(self) -> dict[str, Any]:
+        """The values that a store keeps."""
+        return without(self.machine.state.values, self.graph.unstored)
+
+    @property
     def stored_status(self) -> Any:
         image = self.store.load(self.thread_id)
         return None if image is None else image.row.status
@@ -454,23 +461,7 @@ class Driver:
     def result_of(self, answer: Any) -> Result:
         encode = self.env.encode
         writes = tuple(Write(c, v, encode(c, v), over) for c, v, over in answer.writes)
-        return Result(writes, answer.goto, self._planned(answer.sends))
-
-    def _planned(self, sends: Any) -> tuple[Planned, ...]:
-        return tuple(
-            Planned(
-                send.node,
-                dict(send.update),
-                self._encoded(send),
-                *timeouts(send.timeout, "timeout"),
-            )
-            for send in sends
-        )
-
-    def _encoded(self, send: Any) -> dict[str, bytes]:
-        encode = self.env.to(send.node).encode
-        found = {key: encode(key, value) for key, value in send.update.items()}
-        return {key: data for key, data in found.items() if data}
+        return Result(writes, answer.goto, planned(self.env.plans, answer.sends, ""))
 
     # Actions ------------------------------------------------------------------------------------
 
@@ -505,7 +496,7 @@ class Driver:
                 for branch in exit_.branches:
                     returned = call_router(branch, self.graph.view(transition.view), None)
                     targets, sends = normalize_routing(self.graph, branch, returned)
-                    routes.add(exit_.task, Route(targets, self._planned(sends)))
+                    routes.add(exit_.task, Route(targets, planned(self.env.plans, sends, "")))
                 answers = {}
                 for guard in guards_to_ask(exit_.guards, routes.spent):
                     self.asked.append(guard.key)
@@ -556,7 +547,8 @@ class Driver:
         """The machine's state is what the store folds to, but for what happened since the commit."""
         mine, stored = self.machine.state, fold(self.store.load(self.thread_id), self.env)
         stored.values = with_initial(self.graph, stored.values)
-        for name in ("row", "values", "versions", "joins", "executed", "seq", "checkpoint_seq"):
+        assert self.values == without(stored.values, self.graph.unstored)
+        for name in ("row", "versions", "joins", "executed", "seq", "checkpoint_seq"):
             assert getattr(mine, name) == getattr(stored, name), name
         for name in ("branch", "parent_seq", "since_full", "entry_seqs", "spent", "warnings"):
             assert getattr(mine, name) == getattr(stored, name), name

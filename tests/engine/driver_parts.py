@@ -89,8 +89,8 @@ class TestEnv:
         self.incarnation = next(driver.incarnations)
         self.limits = driver.limits
         self.publishing = driver.publishing
-        codec = GraphCodec(self._codec, driver.graph)
-        self.to, self.encode, self.decode = codec.to, codec.encode, codec.decode
+        codec = self.plans = GraphCodec(self._codec, driver.graph)
+        self.encode, self.decode = codec.encode, codec.decode
         self.decode_sent, self.copy = codec.decode_sent, codec.copy
         self.decode_old, self.encode_sent = codec.decode_old, codec.encode_sent
         self.encode_any = self._codec.encode
@@ -130,10 +130,15 @@ def awaited(coroutine: Any) -> Any:
     raise AssertionError("an async node of a test waits for something real")
 
 
+def without(values: Any, keys: Any) -> Any:
+    """Values but those of some keys."""
+    return {key: value for key, value in values.items() if key not in keys}
+
+
 def plain(result: Any) -> Any:
     if result is None:
         return None
-    writes = [(w.channel, w.value, w.overwrite) for w in result.writes]
+    writes = [(w.channel, w.value, w.overwrite) for w in result.writes if w.data]
     return writes, result.goto, [(p.node, p.update) for p in result.sends], result.era
 
 

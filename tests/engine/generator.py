@@ -14,7 +14,7 @@ import random
 from typing import Annotated, Any, TypedDict
 
 from beamweaver.errors import NodeFailed
-from beamweaver.graph import Graph
+from beamweaver.graph import Ephemeral, Graph, RemainingSteps, Topic, Untracked
 from beamweaver.types import END, START, Command, Completed, Interrupted, RetryPolicy, Send
 from tests.engine.driver import Crashed, Driver, Later
 
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 LOOPS = 2
+LIMIT = 200
+"""Steps after which a run is stopped."""
 
 
 class State(TypedDict, total=False):
@@ -40,6 +42,16 @@ class State(TypedDict, total=False):
     sums: Annotated[dict[str, int], operator.or_]
     last: str
     rounds: Annotated[int, operator.add]
+    found: Annotated[list[str], Topic]
+    all_found: Annotated[list[str], Topic(accumulate=True)]
+    hint: Annotated[str, max, Ephemeral]
+    signal: Annotated[str, Ephemeral]
+    calls: Annotated[int, operator.add, Untracked]
+    left: Annotated[int, RemainingSteps]
+
+
+KINDS = ("found", "all_found", "hint", "signal", "left")
+"""Keys of other kinds whose values a run may depend on; what is untracked is lost with a process."""
 
 
 class Flaky(Exception):
@@ -65,6 +77,10 @@ class Node:
         self.defer = False
         self.handler: str | None = None
         """How its error handler behaves, if it fails for good and has one."""
+        self.reads: list[str] = []
+        """Of the keys of other kinds, what it logs."""
+        self.writes: list[str] = []
+        """Of these keys, what it writes."""
 
 
 class GuardEdge:
@@ -133,6 +149,15 @@ class Plan:
         self.tells = False
         if disturbed:
             self._disturb(random.Random(f"more of {seed}"))
+
+        self._draw_kinds(random.Random(f"kinds {seed}"))
+
+    def _draw_kinds(self, rng: random.Random) -> None:
+        """Which keys of other kinds the nodes read and write."""
+        for node in self.nodes:
+            node.reads = [key for key in KINDS if rng.random() < 0.3]
+            node.writes = [key for key in (*KINDS[:3], "calls") if rng.random() < 0.3]
+        rng.choice(self.nodes[:-1]).writes.append("signal")  # it takes one write a step
 
     def _disturb(self, rng: random.Random) -> None:
         """What was thought of later; drawn apart, so that the rest of a seed's plan stays."""
@@ -225,7 +250,7 @@ class Plan:
         told = {"on_failure": lambda failures, ctx: None} if self.tells else {}
         return graph.compile(
             allow_unreachable=True,
-            recursion_limit=200,
+            recursion_limit=LIMIT,
             interrupt_before=self.before,
             interrupt_after=self.after,
             **told,
@@ -290,9 +315,11 @@ def body_of(node: Node, *, handles: bool = False) -> Any:
         if node.silent:
             return Command(goto=node.goto) if node.goto else None
         seen = len(state.get("log", ()))
+        read = "".join(f" {key}={state.get(key)}" for key in node.reads)
         update = {
-            "log": [f"{node.name}@{seen}{answer}{state.get('last', '')}"],
+            "log": [f"{node.name}@{seen}{answer}{state.get('last', '')}{read}"],
             "sums": {node.name: seen},
+            **{key: 1 if key == "calls" else node.name for key in node.writes},
         }
         if node.loops:
             update["rounds"] = 1

@@ -7,6 +7,7 @@ from typing import Any
 from beamweaver.types import END, Command, Send
 from tests.engine.driver import Asks, Later
 from tests.engine.generator import (
+    LIMIT,
     Flaky,
     Node,
     Plan,
@@ -126,11 +127,33 @@ def _shape(plan: Plan) -> Shape:
         edges=[pair for pair in plan.edges if pair[1] != END],
         joins=[(tuple(sources), target) for sources, target in plan.joins],
         routers=routers,
-        reducers={"log": list.__add__, "sums": dict.__or__, "rounds": int.__add__},
-        initial={"log": [], "sums": {}, "rounds": 0},
+        reducers={
+            "log": list.__add__,
+            "sums": dict.__or__,
+            "rounds": int.__add__,
+            "found": _collected,
+            "all_found": _collected,
+            "hint": max,
+            "calls": int.__add__,
+        },
+        initial={
+            "log": [],
+            "sums": {},
+            "rounds": 0,
+            "found": [],
+            "all_found": [],
+            "hint": "",
+            "calls": 0,
+        },
+        passing={"found", "hint", "signal"},
+        counts=("left", LIMIT),
         guards=model_guards(plan, size_of),
         deferred={node.name for node in plan.nodes if node.defer},
     )
+
+
+def _collected(items: list[str], item: str) -> list[str]:
+    return [*items, item]
 
 
 def model_guards(plan: Plan, number_of: Any) -> list[Guard]:

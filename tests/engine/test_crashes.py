@@ -26,7 +26,7 @@ def crash(seed, *, points):
     for at, written in places:
         where = f"seed {seed}, crash {'after' if written else 'before'} commit {at}"
         crashed = run_plan(plan, crash_at=at, written=written)
-        assert crashed.machine.state.values == clean.machine.state.values, where
+        assert crashed.values == clean.values, where
         assert crashed.faults == [], where
         assert crashed.machine.state.step.number == clean.machine.state.step.number, where
 
@@ -51,7 +51,7 @@ def test_the_order_of_completion_changes_nothing(seed):
     for order in range(3):
         other = run_plan(plan, order=order)
         where = f"seed {seed}, order {order}"
-        assert other.machine.state.values == clean.machine.state.values, where
+        assert other.values == clean.values, where
         assert other.faults == [], where
 
 
@@ -64,5 +64,5 @@ def test_a_run_that_dies_in_any_order_of_completion_ends_as_the_clean_one(seed):
         order, at = rng.randrange(1_000), rng.randrange(len(clean.commits))
         crashed = run_plan(plan, order=order, crash_at=at, written=rng.random() < 0.5)
         where = f"seed {seed}, order {order}, crash at commit {at}"
-        assert crashed.machine.state.values == clean.machine.state.values, where
+        assert crashed.values == clean.values, where
         assert crashed.faults == [], where

@@ -243,7 +243,7 @@ def _hang(came):
 # Kill points --------------------------------------------------------------------------------------
 
 
-class _Killer:
+class Killer:
     """Counts the fault points that are reached, and kills the process at the n-th."""
 
     def __init__(self, nth: int) -> None:
@@ -270,7 +270,7 @@ def run_to_point(pipe, path, survives, nth):
             with send:
                 pipe.send((type(event).__name__, event.task_id))
 
-    killer = _Killer(nth)
+    killer = Killer(nth)
     store = store_at(path, survives)
     app = six().compile()
     with Runtime(store, graphs=[app], fault=killer) as runtime:
@@ -326,7 +326,7 @@ def step_to_point(pipe, path, survives, nth):
         with lock:
             pipe.send(what)
 
-    killer = _Killer(nth)
+    killer = Killer(nth)
     store = store_at(path, survives)
     with Runtime(store, graphs=[stepping(tell)], fault=killer) as runtime:
         store.faults = killer
@@ -356,7 +356,7 @@ def napping(tell: Any) -> Any:
 
 def nap_to_point(pipe, path, nth):
     """Run or go on with the napping graph, and be killed at the n-th fault point that is reached."""
-    killer = _Killer(nth)
+    killer = Killer(nth)
     store = store_at(path)
     with Runtime(store, graphs=[napping(pipe.send)], fault=killer) as runtime:
         store.faults = killer

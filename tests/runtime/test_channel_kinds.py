@@ -21,7 +21,7 @@ from beamweaver.graph import (
     append,
     merge,
 )
-from tests.runtime.kit import Gate
+from tests.runtime.kit import Caller, Gate
 
 
 class State(TypedDict, total=False):
@@ -31,6 +31,7 @@ class State(TypedDict, total=False):
     hint: Annotated[str, Ephemeral]
     most: Annotated[int, max, Ephemeral]
     client: Annotated[object, Untracked]
+    calls: Annotated[int, Untracked]
     left: Annotated[int, RemainingSteps]
     last: Annotated[bool, IsLastStep]
 
@@ -283,6 +284,53 @@ class TestUntracked:
         with Runtime(place.open(), graphs=[app], recover="none") as runtime:
             outcome = runtime.thread("t").ask(Invoke({"log": "in", "client": Client()}))
         assert outcome.state["log"] == ["in", "done"]
+
+    @pytest.mark.parametrize("run_id", [None, "R"])
+    def test_the_same_call_again_brings_back_what_was_lost(self, place, run_id):
+        gate, client = Gate({"log": "done"}), Client()
+        app = line(gate).compile()
+        with Runtime(place.open(), graphs=[app]) as runtime:
+            given = Invoke({"log": "in", "client": Client()}, run_id=run_id)
+            runtime.thread("t").tell(given)
+            gate.wait()
+        seen = []
+        app = line(lambda state: seen.append(state["client"])).compile()
+        with Runtime(place.open(), graphs=[app], recover="none") as runtime:
+            given = Invoke({"log": "in", "client": client}, run_id=run_id)
+            assert runtime.thread("t").ask(given).state["client"] is client
+        assert seen == [client]
+
+    def test_a_question_may_be_answered_with_it_at_hand(self, place):
+        def app(seen):
+            def ask(state):
+                answer = interrupt("?")
+                seen.append(state["client"])
+                return {"log": answer}
+
+            return line(ask).compile()
+
+        with Runtime(place.open(), graphs=[app([])]) as runtime:
+            runtime.thread("t").ask(Invoke({"client": Client()}))
+        seen, client = [], Client()
+        with Runtime(place.open(), graphs=[app(seen)]) as runtime:
+            runtime.thread("t").ask(Invoke({"client": client}))
+            runtime.thread("t").ask(Resume("yes"))
+        assert seen == [client]
+
+    def test_who_joins_a_run_changes_nothing_of_it(self, store):
+        gate, first, seen = Gate(), Client(), []
+        app = line(gate, lambda state: seen.append((state["client"], state["calls"])))
+        app.add_reducer("calls", operator.add)
+        with Runtime(store, graphs=[app := app.compile()]) as runtime:
+            given = {"client": first, "calls": 1}
+            one = Caller(runtime.thread("t").ask, Invoke(given, run_id="R"))
+            gate.wait()
+            given = {"client": Client(), "calls": 1}
+            two = Caller(runtime.thread("t").ask, Invoke(given, run_id="R"))
+            gate.open()
+            one.join()
+            two.join()
+        assert seen == [(first, 1)]
 
     def test_a_send_may_bring_it(self, store):
         client, seen = Client(), []
