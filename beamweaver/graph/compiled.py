@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from beamweaver.graph.migrations import Migration
     from beamweaver.graph.outline import Outline
+    from beamweaver.graph.picture import Picture
     from beamweaver.types import ThreadState
 
 __all__ = ["Branch", "CompiledGraph", "FailurePolicy", "Guard", "Join", "NodeSpec"]
@@ -282,8 +283,16 @@ class CompiledGraph:
 
         return draw_mermaid(self, state=state, direction=direction)
 
-    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
-        """What a notebook shows: a picture, made here without network."""
+    def draw_svg(self, *, state: ThreadState | None = None) -> Picture:
+        """The graph as an SVG document, made here without network; a notebook shows it as a picture.
+
+        Args:
+            state: A thread's state; its tasks are coloured and labelled by how they stand.
+        """
         from beamweaver.graph.picture import draw_svg  # noqa: PLC0415  # few processes draw
 
-        return {"image/svg+xml": draw_svg(self), "text/plain": repr(self)}
+        return draw_svg(self, state=state)
+
+    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
+        """What a notebook shows: a picture, made here without network."""
+        return {"image/svg+xml": self.draw_svg(), "text/plain": repr(self)}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import ThreadState
 
-__all__ = ["draw_svg"]
+__all__ = ["Picture", "draw_svg"]
 
 _CHAR: Final = 7.5
 _HEIGHT: Final = 34
@@ -34,6 +34,15 @@ _ARROW: Final = (
 _ROUND: Final = {"end": 17, "join": 4, "any": 17, "node": 4, "graph": 4}
 
 
+class Picture(str):
+    """An SVG document, which a notebook shows."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
 class Spot(NamedTuple):
     """Where a box is: the middle of it, and its width, in pixels."""
 
@@ -42,7 +51,7 @@ class Spot(NamedTuple):
     width: float
 
 
-def draw_svg(graph: CompiledGraph, *, state: ThreadState | None = None) -> str:
+def draw_svg(graph: CompiledGraph, *, state: ThreadState | None = None) -> Picture:
     """A graph as an SVG document.
 
     Args:
@@ -54,7 +63,7 @@ def draw_svg(graph: CompiledGraph, *, state: ThreadState | None = None) -> str:
     size = f"{width:.0f} {height:.0f}"
     drawn = [_link(link, spots, width) for link in sketch.links]
     drawn += [part for box in sketch.boxes for part in _box(box, spots[box.name])]
-    return (
+    return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {size}" font-family="sans-serif" font-size="13">'
         f"<title>{escape(graph.name)}</title>{_ARROW}"

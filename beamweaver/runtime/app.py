@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from beamweaver.graph.compiled import FailurePolicy
+    from beamweaver.graph.picture import Picture
     from beamweaver.runtime.requests import Message
     from beamweaver.runtime.waiters import Waiting
     from beamweaver.types import Duration, Outcome, ThreadState
@@ -257,6 +258,51 @@ class App(CompiledGraph, KeptThreads):
     def _place_of_edit(self, _thread_id: str) -> tuple[Core, CompiledGraph]:
         self._check_keeps("update_state")
         return self._open(), self
+
+    def draw_mermaid(
+        self,
+        *,
+        state: ThreadState | None = None,
+        direction: str = "TD",
+        thread_id: str | None = None,
+    ) -> str:
+        """The graph as text of a mermaid flowchart, with how a thread stands; needs no network.
+
+        Args:
+            state: A thread's state, such as one of `get_state_history`: its tasks are coloured and labelled.
+            direction: `"TD"` (top down) or `"LR"` (left to right).
+            thread_id: A thread whose state is read now, in place of `state`.
+
+        Raises:
+            InvalidCall: Both are given, or there is no such thread.
+
+        Example:
+            >>> from beamweaver import START, Graph
+            >>> from beamweaver.checkpoint import MemoryCheckpointer
+            >>> graph = Graph(name="ask").add_node("ask", lambda state, ctx: {"ok": ctx.interrupt("ok?")})
+            >>> with graph.add_edge(START, "ask").compile(checkpointer=MemoryCheckpointer()) as app:
+            ...     _ = app.invoke({}, thread_id="t")
+            ...     "ask<br/>(waiting)" in app.draw_mermaid(thread_id="t")
+            True
+        """
+        shown = self._shown_state(state, thread_id)
+        return super().draw_mermaid(state=shown, direction=direction)
+
+    def draw_svg(
+        self, *, state: ThreadState | None = None, thread_id: str | None = None
+    ) -> Picture:
+        """The same as an SVG document, which a notebook shows as a picture; see `draw_mermaid`."""
+        return super().draw_svg(state=self._shown_state(state, thread_id))
+
+    def _shown_state(self, state: ThreadState | None, thread_id: str | None) -> ThreadState | None:
+        if thread_id is None:
+            return state
+        if state is not None:
+            raise InvalidCall("state and thread_id are given; give one of them")
+        found = self.get_state(thread_id)
+        if found is None:
+            raise InvalidCall(f"there is no thread {thread_id!r} to draw", thread_id=thread_id)
+        return found
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """A handle on a thread, for `tell` and `ask`."""

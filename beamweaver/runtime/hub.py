@@ -295,9 +295,10 @@ class Hub:
             self.aside.pop(next(iter(self.aside)), None)
         if told:
             return
-        self.log.warning(
-            "thread_set_aside", thread_id=thread_id, code=error.code, reason=error.message
-        )
+        if not self.waiters.has(thread_id):  # callers hear it
+            self.log.warning(
+                "thread_set_aside", thread_id=thread_id, code=error.code, reason=error.message
+            )
         if self.listeners:
             self.publish(ThreadSetAside(thread_id=thread_id, code=error.code, reason=error.message))
 

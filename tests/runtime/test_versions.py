@@ -14,6 +14,7 @@ from beamweaver.errors import GraphChanged, GraphTooOld, MigrationFailed, Unknow
 from beamweaver.events import ThreadMigrated, ThreadSetAside
 from beamweaver.graph import Migration, append
 from supervisors.testing import eventually
+from tests.runtime import children
 from tests.runtime.kit import Caller, Events, Gate
 
 
@@ -338,6 +339,38 @@ class TestTypesThatAreGone:
             ),
         ):
             app.resume("yes", thread_id="t")
+
+
+def wait_and_die(_pipe, path):
+    """The process of version 1: a thread waits, and the process is killed."""
+    first(children.store_at(path)).invoke({"cents": 250}, thread_id="t")
+    children.die()
+
+
+def migrate_and_die(_pipe, path, point):
+    """A process of version 2 that is killed around its first commit, which is that of the migration."""
+    store = children.store_at(path)
+    store.faults = lambda reached: children.die() if reached == point else None
+    second(store).invoke(None, thread_id="t")
+
+
+def finish(pipe, path):
+    """A process of version 2 that is not killed."""
+    with second(children.store_at(path)) as app:
+        outcome = app.resume("yes", thread_id="t")
+        sources = [state.metadata["source"] for state in app.get_state_history("t")]
+    pipe.send((outcome.state, sources))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["put.before", "put.after", "sync.before", "sync.after"])
+def test_processes_that_are_killed_around_the_migration_lose_nothing(disk, point):
+    children.killed(wait_and_die, disk.path)
+    children.killed(migrate_and_die, disk.path, point)
+
+    state, sources = children.answer(finish, disk.path)
+    assert state == {"euros": 2.5, "log": ["paid: yes"]}
+    assert sources == ["loop", "migrate", "input"]
 
 
 def test_an_unknown_graph_is_the_callers_error(place):
