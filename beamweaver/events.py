@@ -17,6 +17,7 @@ __all__ = [
     "AttemptKilled",
     "Emitted",
     "Event",
+    "MessageRejected",
     "RunAdmitted",
     "RunEnded",
     "RunSleeps",
@@ -150,6 +151,14 @@ class RunSleeps(_Event, frozen=True, kw_only=True):
     due: float
 
 
+class MessageRejected(_Event, frozen=True, kw_only=True):
+    """A durable message could not be taken when its turn came; `thread.rejected()` has it too."""
+
+    message_id: str
+    code: str
+    message: str
+
+
 class StoreTrouble(_Event, frozen=True, kw_only=True):
     """The store refused a commit; `message` tells."""
 
@@ -166,6 +175,7 @@ Event: TypeAlias = (
     | TaskStarted
     | TaskAcknowledged
     | AttemptFailed
+    | MessageRejected
     | AttemptKilled
     | Emitted
     | StepCommitted

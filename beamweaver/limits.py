@@ -31,6 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls may wait behind a running thread."""
     inbox: int = 1_000
     """How many durable messages a thread keeps."""
+    rejected: int = 100
+    """How many messages that a thread could not take it remembers; the oldest go first."""
     threads_running: int = 10_000
     """How many thread actors a runtime holds at once with unfinished work; the others wait in the store."""
     threads_idle: int = 10_000

@@ -27,6 +27,7 @@ __all__ = [
     "Outcome",
     "Overwrite",
     "Receipt",
+    "Rejected",
     "Resume",
     "RetryPolicy",
     "Send",
@@ -454,6 +455,26 @@ class StateUpdate(msgspec.Struct, frozen=True):
 
     values: Any
     as_node: str | None = None
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that was durable, and that the thread could not take when its turn came.
+
+    Attributes:
+        id: Of its receipt.
+        kind: `"invoke"`, `"resume"`, `"continue"` or `"cancel"`.
+        run_id: The run id that it brought, or got.
+        code: Of the error, such as `"already_answered"`.
+        message: What the error says.
+        at: When its turn was.
+    """
+
+    id: str
+    kind: str
+    run_id: str
+    code: str
+    message: str
+    at: dt.datetime
 
 
 class Receipt(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ __all__ = [
     "InboxMessage",
     "Move",
     "Record",
+    "RejectedRow",
     "RunOptions",
     "RunRow",
     "ThreadImage",
@@ -227,10 +228,22 @@ class RunRow(msgspec.Struct, array_like=True, frozen=True):
     promised: bytes | None = None
 
 
+class RejectedRow(msgspec.Struct, array_like=True, frozen=True):
+    """A durable message that the thread could not take when its turn came; `at_us` is UTC in microseconds."""
+
+    id: str
+    kind: str
+    run_id: str
+    code: str
+    message: str
+    at_us: int
+
+
 class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
     """The row of a thread: who began it, how it stands, its current run.
 
-    `runs` is the highest number of its runs, where that is not the current one's.
+    `runs` is the highest number of its runs, where that is not the current one's. `rejected` are the last
+    messages that it could not take, the oldest first.
     """
 
     thread_id: str
@@ -243,6 +256,7 @@ class ThreadRow(msgspec.Struct, array_like=True, frozen=True):
     created_us: int
     reason: str = ""
     runs: int = 0
+    rejected: tuple[RejectedRow, ...] = ()
 
     @property
     def last_run(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from beamweaver.checkpoint.records import InboxMessage, RunRow, ThreadRow, encode_call
+import msgspec
+
+from beamweaver.checkpoint.records import InboxMessage, RejectedRow, RunRow, ThreadRow, encode_call
 from beamweaver.engine._continuing import Continuations, amendment_of, consumed_by
 from beamweaver.engine._core import Stop
 from beamweaver.engine.breakpoints import breaks_of, pause
@@ -23,7 +25,7 @@ from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import OpenStep, Result, Task
 from beamweaver.errors import BeamWeaverError, CallRefused
-from beamweaver.events import RunAdmitted
+from beamweaver.events import MessageRejected, RunAdmitted
 from beamweaver.types import START
 
 if TYPE_CHECKING:
@@ -77,8 +79,33 @@ class Admissions(Continuations):
         """An input for a run that was left, with messages behind it: those came first."""
         return decision is Decision.AMEND and bool(self.queue) and self.state.status in UNFINISHED
 
-    def _turn_away(self, call: Call, error: Exception) -> None:
-        self._consume(call, lambda: self.refuse(call, error))
+    def _turn_away(self, call: Call, error: BeamWeaverError) -> None:
+        """Refuse a call; a durable message, whose sender has gone, is remembered as rejected."""
+        row = self.state.row
+        if call.message is None or row is None:
+            self._consume(call, lambda: self.refuse(call, error))
+            return
+        kept = RejectedRow(
+            call.id, call.kind.value, call.run_id, error.code, error.message, self.env.now_us()
+        )
+        rejected = (*row.rejected, kept)[-self.env.limits.rejected :]
+        self.commit(
+            lambda: self._rejected(call, error),
+            row=msgspec.structs.replace(row, rejected=rejected),
+            inbox_drop=consumed_by(call),
+        )
+
+    def _rejected(self, call: Call, error: BeamWeaverError) -> None:
+        if self.env.publishing:
+            self.publish(
+                MessageRejected(
+                    thread_id=self.state.thread_id,
+                    message_id=call.id,
+                    code=error.code,
+                    message=error.message,
+                )
+            )
+        self.refuse(call, error)
 
     def _consume(self, call: Call, then: Callable[[], None]) -> None:
         """Go on when the call's durable message, if it has one, is out of the inbox."""
@@ -205,6 +232,7 @@ class Admissions(Continuations):
             status=status,
             run=run,
             created_us=old.created_us if old is not None else now,
+            rejected=old.rejected if old is not None else (),
         )
 
     def _remember_names(self, run: RunRow) -> None:

@@ -370,6 +370,7 @@ class Editing:
             status=status,
             run=self._run(),
             created_us=env.now_us() if old is None else old.created_us,
+            rejected=() if old is None else old.rejected,
             reason=_UPDATED if status == "cancelled" else "",
         )
 

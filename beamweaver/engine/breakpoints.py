@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from beamweaver.engine.state import OpenStep, Task
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["PASSED", "Breaks", "breakpoints_of", "breaks_of", "pause"]
+__all__ = ["ALL", "PASSED", "Breaks", "breakpoints_of", "breaks_of", "pause"]
 
 PASSED: Final = Paused()
 """The entry of a run that stands at no breakpoint any more."""
-_ALL: Final = ("*",)
+ALL: Final = ("*",)
+"""The breakpoints of a call at every node."""
 
 
 class Breaks:
@@ -51,7 +52,7 @@ def _given(
 ) -> frozenset[str]:
     if names is None:
         return own
-    return frozenset(nodes if names == _ALL else names)
+    return frozenset(nodes if names == ALL else names)
 
 
 def pause(breaks: Breaks | None, done: Iterable[Task], planned: list[Task]) -> Paused | None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from beamweaver.checkpoint.entries import Continued, Edited, SendRow, TaskRow
+from beamweaver.checkpoint.entries import Continued, Edited, Paused, SendRow, TaskRow
 from beamweaver.checkpoint.records import Record, decode_call, encode_call
 from beamweaver.engine._changing import Changing, Names
 from beamweaver.engine._editing import last_nodes
+from beamweaver.engine.breakpoints import ALL
 from beamweaver.engine.fitting import (
     check_version,
     entries_of,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from beamweaver.checkpoint.entries import Entry
-    from beamweaver.checkpoint.records import Checkpoint, InboxMessage, ThreadImage
+    from beamweaver.checkpoint.records import Checkpoint, InboxMessage, RunRow, ThreadImage
     from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState
     from beamweaver.errors import GraphChanged
@@ -142,7 +143,11 @@ def _migrate(
     )
     inbox = tuple(_message(changing, env, message) for message in image.inbox)
     row = msgspec.structs.replace(
-        image.row, version=graph.version, fingerprint=graph.fingerprint, branch=checkpoint.branch
+        image.row,
+        version=graph.version,
+        fingerprint=graph.fingerprint,
+        branch=checkpoint.branch,
+        run=_run(changing.names, image.row.run),
     )
     made = msgspec.structs.replace(
         image,
@@ -163,6 +168,23 @@ def _migrate(
     return Migrated(
         stored=stored, checkpoint=checkpoint, entries=entries, inbox=changed, replaces=replaces
     ), made
+
+
+def _run(names: Names, run: RunRow) -> RunRow:
+    """The run with the breakpoints of its last call under the new names of their nodes."""
+    options = run.options
+    if options is None or not (options.interrupt_before or options.interrupt_after):
+        return run
+    changed = msgspec.structs.replace(
+        options,
+        interrupt_before=_breakpoints(names, options.interrupt_before),
+        interrupt_after=_breakpoints(names, options.interrupt_after),
+    )
+    return msgspec.structs.replace(run, options=changed)
+
+
+def _breakpoints(names: Names, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return given if given is None or given == ALL else _nodes(names, given)
 
 
 def _nodes(names: Names, old: Iterable[str]) -> tuple[str, ...]:
@@ -214,6 +236,11 @@ def _entries(changing: Changing, old: Checkpoint, entries: tuple[Entry, ...]) ->
 
 def _entry(changing: Changing, entry: Any, dropped: set[int]) -> Entry:
     changes = _changes(changing, entry)
+    if isinstance(entry, Paused):
+        changes = {
+            "before": _nodes(changing.names, entry.before),
+            "after": _nodes(changing.names, entry.after),
+        }
     if isinstance(entry, Continued):
         changes["rerun"] = tuple(p for p in entry.rerun if p not in dropped)
     if "node" in type(entry).__struct_fields__ and entry.node:
@@ -294,7 +321,7 @@ def _with_status(image: ThreadImage, state: RunState) -> ThreadImage:
     row, tasks = image.row, state.step.tasks
     match row.status:
         case "waiting":
-            goes_on = not any(task.open_questions for task in tasks)
+            goes_on = not state.step.asks and state.step.paused is None
         case "failed":
             failed = state.step.failure is not None
             goes_on = not failed and not any(task.failure is not None for task in tasks)

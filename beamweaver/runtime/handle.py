@@ -9,7 +9,7 @@ from beamweaver.errors import BeamWeaverError, CallRefused
 from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.editing import amake_edit, make_edit
-from beamweaver.runtime.reading import read_state
+from beamweaver.runtime.reading import read_rejected, read_state
 from beamweaver.runtime.requests import Release, Update
 from beamweaver.types import Cancel, Continue, Receipt, StateUpdate
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
     from beamweaver.runtime.requests import Message
-    from beamweaver.types import Outcome, ThreadState
+    from beamweaver.types import Outcome, Rejected, ThreadState
 
 __all__ = ["ThreadHandle"]
 
@@ -134,6 +134,18 @@ class ThreadHandle:
         The run can be continued. On a thread that does not run this returns how it stands.
         """
         return self.ask(Cancel(), raises=False)
+
+    def rejected(self) -> tuple[Rejected, ...]:
+        """The told messages that were durable and that the thread could not take when their turn came.
+
+        `tell` raises at once what can be told at once. What only the thread can judge, behind a run, is
+        consumed and kept here: the last `limits.rejected`, the oldest first.
+
+        Example:
+            >>> thread.tell(Resume({"int_17": "yes"}))                     # doctest: +SKIP
+            >>> [(each.code, each.message) for each in thread.rejected()]  # doctest: +SKIP
+        """
+        return read_rejected(self._core.store, self.thread_id)
 
     def release(self) -> None:
         """Let a quarantined thread go on from its last commit; when this returns that is durable.

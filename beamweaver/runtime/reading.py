@@ -17,7 +17,7 @@ from beamweaver.errors import DeserializationError, GraphTooOld, InvalidCall, In
 from beamweaver.graph.migrations import migrations_from
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.types import START, Completed, TaskView, ThreadState
+from beamweaver.types import START, Completed, Rejected, TaskView, ThreadState
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
@@ -32,6 +32,7 @@ __all__ = [
     "folded",
     "is_checkpoint",
     "metadata_of",
+    "read_rejected",
     "read_state",
     "recorded_outcome",
     "seq_of",
@@ -280,6 +281,22 @@ def _view(state: RunState, task: Task) -> TaskView:
         attempt=max(task.failures, 1) if failure else task.failures + 1,
         failure=failure,
         interrupts=interrupts_of(state, task),
+    )
+
+
+def read_rejected(store: Checkpointer, thread_id: str) -> tuple[Rejected, ...]:
+    """The messages that a thread could not take; none if it does not exist."""
+    image = store.load(thread_id)
+    return tuple(
+        Rejected(
+            id=row.id,
+            kind=row.kind,
+            run_id=row.run_id,
+            code=row.code,
+            message=row.message,
+            at=dt.datetime.fromtimestamp(row.at_us / 1_000_000, dt.UTC),
+        )
+        for row in (() if image is None else image.row.rejected)
     )
 
 

@@ -23,6 +23,7 @@ from beamweaver.errors import (
     InvalidGraph,
     NothingToResume,
 )
+from beamweaver.graph import Migration
 from beamweaver.types import Command
 from tests.runtime.children import killed
 from tests.runtime.kit import Log, line, wrote
@@ -209,3 +210,30 @@ class TestEdits:
             app.invoke(None, thread_id="t")
             again = app.invoke(None, thread_id="t", checkpoint_id=stood.checkpoint_id)
             assert again.state["log"] == ["a", "b", "c"]
+
+
+class TestVersions:
+    """A thread of an older version that stands at a breakpoint, or is on its way to one."""
+
+    def migrated(self, place, **migration):
+        graph = Graph(Log, name="guarded", version=2)
+        names = [migration.get("rename", {}).get(name, name) for name in "abc"]
+        before = START
+        for name in names:
+            graph.add_node(name, wrote(name)).add_edge(before, name)
+            before = name
+        return graph.compile(checkpointer=place.open(), migrations={1: Migration(**migration)})
+
+    def test_it_stands_there_still_under_the_new_name_of_its_node(self, place):
+        with guarded().compile(checkpointer=place.open(), interrupt_before=["b"]) as app:
+            app.invoke({"n": 1}, thread_id="t")
+        with self.migrated(place, rename={"b": "bb"}) as app:
+            outcome = app.invoke({"n": 1}, thread_id="t")
+            assert outcome.breakpoints == (Breakpoint(node="bb", when="before"),)
+            assert app.invoke(None, thread_id="t").state["log"] == ["a", "bb", "c"]
+
+    def test_what_its_last_call_wanted_is_renamed_too(self, disk):
+        killed(stop_by_call_and_die, disk.path)
+        with self.migrated(disk, rename={"c": "cc"}) as app:
+            outcome = app.invoke({"n": 1}, thread_id="t")
+            assert outcome.breakpoints == (Breakpoint(node="cc", when="before"),)
