@@ -294,7 +294,7 @@ def continue_step(
         amendment.era = step.era
         step.amendments.append(amendment)
     for position in rerun:
-        step.tasks[position].result = step.tasks[position].handling = None
+        step.tasks[position].begin_anew()
     for task in step.tasks:
         if task.result is None:
             task.clear_failure()

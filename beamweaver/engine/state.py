@@ -209,9 +209,14 @@ class Task(msgspec.Struct, eq=False):
         self.questions = [*kept, question]
 
     def give_to_handler(self, failure: Failure) -> None:
-        """The node has failed for good: its error handler has the task, and has slept none of its sleeps."""
+        """The node has failed for good: its error handler has the task, with steps and sleeps of its own."""
         self.failure, self.handling = None, failure
-        self.sleeps, self.due_us = None, 0
+        self.sleeps = self.memos = None
+        self.due_us = 0
+
+    def begin_anew(self) -> None:
+        """Its result is dropped: it runs again, and so do its sub-steps and its sleeps."""
+        self.result = self.handling = self.sleeps = self.memos = None
 
     def clear_failure(self) -> None:
         """Fresh attempt counts, as a caller's continuation gives them. A sleep goes on."""

@@ -397,7 +397,7 @@ class ThreadActor(Hands):
         handlers = self._handlers
         for effect in machine.advance():
             handlers[type(effect)](effect)
-        if machine.at_rest:
+        if (machine.dozes or not machine.active) and machine.at_rest:
             self._rest()
 
     def _read_again(self, machine: Machine) -> None:

@@ -210,6 +210,30 @@ class TestOnce:
             app.invoke({"n": 2}, thread_id="t", on_unfinished="restart")
         assert work.runs == 2
 
+    def test_a_branch_from_an_older_checkpoint_begins_without(self, store):
+        work, fail = Work(lambda: None), failing(1)
+
+        def node(state, ctx):
+            ctx.step("w", work)
+            fail()
+
+        with line("g", first=lambda state: {"n": 1}, a=node).compile(checkpointer=store) as app:
+            with pytest.raises(NodeFailed):
+                app.invoke({}, thread_id="t")
+            before = app.get_state("t").config["configurable"]["checkpoint_id"]
+            app.invoke(None, thread_id="t", checkpoint_id=before, fork=True)
+        assert work.runs == 2
+
+    def test_a_task_whose_result_is_dropped_begins_without(self, store):
+        work, fail = Work(lambda: {"n": 1}), failing(1)
+        graph = one(lambda state, ctx: ctx.step("w", work))
+        graph.add_node("b", lambda state: fail()).add_edge(START, "b")
+        with graph.compile(checkpointer=store) as app:
+            with pytest.raises(NodeFailed):
+                app.invoke({}, thread_id="t")
+            app.invoke(None, thread_id="t", rerun=["a"])
+        assert work.runs == 2
+
     def test_without_a_store_they_last_as_long_as_the_call_peers_22(self):
         work, fail = Work(lambda: 1), failing(2)
 

@@ -28,7 +28,10 @@ def answer_to(question: Any) -> str:
 class Bodies:
     """Hears what the bodies of nodes do: who failed before, and what each question was answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.done: set[tuple[str, str, int]] = set()
+        """Sub-steps that returned to a body of the process that lived then."""
         self.tried: set[tuple[str, str]] = set()
         self.answers: dict[tuple[str, str, int], Any] = {}
         self.wrong: list[str] = []
@@ -37,6 +40,24 @@ class Bodies:
     def started(self, _ctx: Any) -> None:
         """A body runs."""
         self.count += 1
+
+    def worked(self, ctx: Any, number: int) -> str:
+        """The function of a sub-step: once its result was kept, it never runs again."""
+        key = (ctx.thread_id, ctx.task_id, number)
+        if key in self.done and self._lives(ctx):
+            self.wrong.append(f"sub-step {key} of node {ctx.node} ran again")
+        return f"{ctx.node}{number}"
+
+    def kept(self, ctx: Any, number: int, found: str) -> None:
+        """A sub-step returned."""
+        if self._lives(ctx):
+            self.done.add((ctx.thread_id, ctx.task_id, number))
+        if found != f"{ctx.node}{number}":
+            self.wrong.append(f"sub-step {number} of node {ctx.node} gave {found!r}")
+
+    def _lives(self, ctx: Any) -> bool:
+        process = self.world.process
+        return ctx.belongs_to(process.hub) and not process.ends.dying
 
     def first(self, ctx: Any) -> bool:
         """Whether this is the first attempt of the task that ever came here."""
@@ -110,7 +131,7 @@ class Checkers:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.bodies = Bodies()
+        self.bodies = Bodies(world)
         self.reruns = _Reruns()
         self.timers = _Timers(steps="clock step" in world.config.weights)
         self.wrong: list[str] = []

@@ -103,6 +103,13 @@ class Client:
         names = image.row.run.names if image is not None else ()
         return names if outcome.run_id in names else (outcome.run_id,)
 
+    def _was_taken(self, run_id: str, outcome: Any) -> bool:
+        """Whether a call was kept; one that waited behind a run which then stopped was not."""
+        if outcome is None or type(outcome) is Completed:
+            return True
+        image = self.world.process.store.load(self.thread_id)
+        return image is not None and run_id in image.row.run.names
+
     def _input(self, label: str) -> Any:
         self.labels.append(label)
         return Invoke({"log": [label]}, run_id=label)
@@ -145,8 +152,9 @@ class Client:
         yield waiting
         outcome = self._result(waiting)
         if outcome is None or isinstance(outcome, _ACCEPTED):
-            if isinstance(message, Invoke) and message.run_id is not None:
-                self.accepted.add(message.run_id)
+            named = message.run_id if isinstance(message, Invoke) else None
+            if named is not None and self._was_taken(named, outcome):
+                self.accepted.add(named)
             if isinstance(message, Resume) and isinstance(message.answers, dict):
                 self.answered.update(message.answers)
         self.world.trace.note(None, f"{self.thread_id}: {type(outcome).__name__}")

@@ -6,6 +6,8 @@ history ends as the model says, whatever disturbs it. How often a node fails and
 
 from __future__ import annotations
 
+import functools
+import random
 from typing import TYPE_CHECKING, Any
 
 from beamweaver import END, Command, Graph, RetryPolicy, Send
@@ -32,6 +34,9 @@ class SimPlan:
     def __init__(self, seed: int) -> None:
         self.plan = Plan(seed)
         self.nodes = {node.name: node for node in self.plan.nodes}
+        rng = random.Random(f"sub-steps {seed}")
+        self.steps = {name: rng.choice([0, 0, 1, 2]) for name in self.nodes}
+        self.sleeps = {name: rng.choice([0, 0, 0, 0.5, 7]) for name in self.nodes}
 
     # For the runtime ----------------------------------------------------------------------------
 
@@ -58,6 +63,10 @@ class SimPlan:
     def _body(self, node: Node, bodies: Bodies) -> Any:
         def body(state: Any, ctx: Any) -> Any:
             bodies.started(ctx)
+            for number in range(self.steps[node.name]):
+                work = functools.partial(bodies.worked, ctx)
+                bodies.kept(ctx, number, ctx.step("work", work, number))
+                ctx.sleep(self.sleeps[node.name])
             if node.mood in ("fails", "retried") and bodies.first(ctx):
                 raise Flaky(node.name)
             for number in range(QUESTIONS.get(node.mood, 0)):
