@@ -234,6 +234,43 @@ class TestOnce:
             app.invoke(None, thread_id="t", rerun=["a"])
         assert work.runs == 2
 
+    def test_an_error_handler_has_its_own(self, store):
+        charge, refund, fail = Work(lambda: "paid"), Work(lambda: "back"), failing(2)
+
+        def node(state, ctx):
+            ctx.step("money", charge)
+            fail()
+
+        def handler(failure, state, ctx):
+            found = ctx.step("money", refund)
+            fail()
+            return {"money": found}
+
+        with one(node, error_handler=handler).compile(checkpointer=store) as app:
+            with pytest.raises(NodeFailed):
+                app.invoke({}, thread_id="t")
+            assert app.invoke(None, thread_id="t").state["money"] == "back"
+        assert (charge.runs, refund.runs) == (1, 1)
+
+    @pytest.mark.parametrize("call", [lambda ctx: ctx.step("x", int), lambda ctx: ctx.sleep(9)])
+    def test_who_is_told_of_a_failed_run_has_none(self, store, call):
+        seen = []
+
+        def tell(failures, ctx):
+            try:
+                call(ctx)
+            except InvalidCall as error:
+                seen.append(str(error))
+
+        def node(state):
+            raise Boom
+
+        with one(node).compile(checkpointer=store, on_failure=tell) as app:
+            with pytest.raises(NodeFailed):
+                app.invoke({}, thread_id="t")
+        assert len(seen) == 1
+        assert "only a node" in seen[0]
+
     def test_without_a_store_they_last_as_long_as_the_call_peers_22(self):
         work, fail = Work(lambda: 1), failing(2)
 
