@@ -266,8 +266,9 @@ class Steps(Dozing):
             state.versions[name] = state.seq
         state.parent_seq = state.checkpoint_seq
         state.checkpoint_seq = state.seq
-        tasks, state.joins, state.deferred, state.spent = following
-        state.warnings = ()
+        tasks = following.tasks
+        state.joins, state.deferred = following.joins, following.deferred
+        state.spent, state.warnings = following.spent, ()
         if not tasks:
             state.warnings = _half_armed(self.graph, state.joins)
             state.joins, state.spent = {}, {}
@@ -288,7 +289,7 @@ class Steps(Dozing):
         full = state.since_full + 1 >= self.env.limits.full_versions_every or state.parent_seq < 0
         state.since_full = 0 if full else state.since_full + 1
         step = state.step
-        return Checkpoint(
+        checkpoint = Checkpoint(
             number,
             source,
             state.branch,
@@ -300,12 +301,17 @@ class Steps(Dozing):
             state.joins,
             state.executed,
             run.names[0],
-            spent=dict(state.spent),
-            deferred=task_rows(state.deferred),
-            warnings=state.warnings,
-            metadata={} if run.options is None else run.options.metadata,
             version=self.graph.version,
         )
+        if state.spent or state.deferred or state.warnings or run.options is not None:
+            return msgspec.structs.replace(
+                checkpoint,
+                spent=dict(state.spent),
+                deferred=task_rows(state.deferred),
+                warnings=state.warnings,
+                metadata={} if run.options is None else run.options.metadata,
+            )
+        return checkpoint
 
     def encoded(self, merged: Merged) -> dict[str, bytes]:
         """Every value that changed and that a store keeps, encoded.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from beamweaver.engine.state import Planned, Task
 from beamweaver.errors import UnknownTarget
 from beamweaver.graph.guards import choose, guards_to_ask
@@ -61,7 +63,7 @@ class Routes:
         self.add(task, Route(choice.targets))
 
 
-class Next(NamedTuple):
+class Next(msgspec.Struct, eq=False):
     """What follows a step.
 
     Attributes:

@@ -164,6 +164,19 @@ class TestCancelFirst:
         assert driver.machine.state.values["n"] == 10
         assert driver.inbox == ()
 
+    @pytest.mark.parametrize("recover", [True, False])
+    def test_one_that_a_dead_process_was_told_still_cancels(self, recover):
+        driver = begun(fan(a=takes(9), ok=None))
+        driver.tell({"n": 10}, on_busy="cancel", on_unfinished="restart")
+        driver.run(until=lambda: driver.inbox != ())
+        driver.recover = recover
+        driver.crash()
+        driver.run()
+        rows = [commit.thread.status for commit in driver.commits if commit.thread is not None]
+        assert "cancelled" in rows
+        assert driver.inbox == ()
+        assert (driver.row.run.number, driver.machine.state.values["log"]) == (2, ["slow", "ok"])
+
 
 class TestDrain:
     def test_what_runs_ends_and_nothing_more_starts(self):
