@@ -51,7 +51,13 @@ def handler_spec(node: NodeSpec, failure: Failure) -> NodeSpec:
         return call_handler(handler, failure, state, ctx)
 
     return msgspec.structs.replace(
-        node, fn=handler.fn, caller=call, is_async=handler.is_async, retry=None, error_handler=None
+        node,
+        fn=handler.fn,
+        caller=call,
+        is_async=handler.is_async,
+        retry=None,
+        error_handler=None,
+        subgraph=None,
     )
 
 

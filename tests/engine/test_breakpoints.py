@@ -45,7 +45,7 @@ class TestWhere:
         )
 
     def test_after_a_node_its_step_is_committed(self):
-        """graph 72; langgraph 6.5 86."""
+        """graph 72; langgraph 86."""
         driver = abc(interrupt_after=["b"])
         outcome = driver.invoke({})
         assert at(outcome) == after("b")

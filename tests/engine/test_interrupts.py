@@ -209,6 +209,42 @@ class TestAnsweredAlready:
         with pytest.raises(AlreadyAnswered):
             driver.resume(answers={id_: "again"})
 
+    def test_in_a_run_that_was_cancelled_or_drained(self):
+        for stop in ("cancelled", "drained"):
+            driver = Driver(
+                graph("^>ask ask>slow slow>c", ask=asks(), slow=lambda _s: Later(1), c=None)
+            )
+            id_ = driver.invoke({}).interrupt.id
+            driver.send(CallKind.RESUME, answer="yes")
+            driver.run(until=lambda driver=driver: driver.runs("slow"))
+            if stop == "drained":
+                driver.machine.drain()
+                driver.run()
+            else:
+                driver.call(CallKind.CANCEL)
+            assert driver.status == stop
+            with pytest.raises(AlreadyAnswered):
+                driver.resume(answers={id_: "again"})
+
+    def test_in_a_run_that_executes_here(self):
+        driver = Driver(graph("^>ask ask>slow", ask=asks(), slow=lambda _s: Later(1)))
+        id_ = driver.invoke({}).interrupt.id
+        driver.send(CallKind.RESUME, answer="yes")
+        driver.run(until=lambda: driver.runs("slow"))
+        late = driver.send(CallKind.RESUME, answers={id_: "again"})
+        driver.run()
+        with pytest.raises(AlreadyAnswered):
+            driver.answer(late)
+
+    def test_in_a_run_that_stands_at_a_breakpoint(self):
+        driver = Driver(
+            graph("^>ask ask>b", ask=asks(), b=None, options={"interrupt_before": ["b"]})
+        )
+        id_ = driver.invoke({}).interrupt.id
+        driver.resume("yes")
+        with pytest.raises(AlreadyAnswered):
+            driver.resume(answers={id_: "again"})
+
     def test_by_a_second_answer_at_the_same_time(self):
         """peers 27."""
         driver = Driver(fan(ask=asks()))

@@ -330,7 +330,7 @@ class TestWhoseObject:
 
 class TestLoops:
     def test_a_loop_asks_until_the_answer_is_right(self, store):
-        """langgraph 6.5 73; peers 14."""
+        """langgraph 73; peers 14."""
 
         def node(_state):
             said = "how old?"
