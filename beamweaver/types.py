@@ -291,7 +291,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the unfinished step, as `get_state` shows it.
 
     `state` is `"pending"`, `"finished"`, `"failed"`, `"waiting"`, `"retrying"`, `"sleeping"` or
-    `"handling"`: its node has failed for good, with `failure`, and the node's error handler has it.
+    `"handling"`: its node has failed for good, with `failure`, and the node's error handler has it. `due` is
+    when it goes on, while it is retrying or sleeping.
     """
 
     id: str
@@ -300,6 +301,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     failure: Failure | None = None
     interrupts: tuple[Interrupt, ...] = ()
+    due: dt.datetime | None = None
 
 
 class ThreadState(msgspec.Struct, frozen=True, kw_only=True):

@@ -216,7 +216,7 @@ def snapshot(
             for write in task.result.writes
         ),
         metadata=metadata_of(image, env, raw=raw),
-        created_at=dt.datetime.fromtimestamp(record.at_us / 1_000_000, dt.UTC),
+        created_at=_time(record.at_us),
         config=_config(row.thread_id, state.branch, record.seq),
         parent_config=(
             _config(row.thread_id, step.parent_branch or state.branch, step.parent)
@@ -281,7 +281,12 @@ def _view(state: RunState, task: Task) -> TaskView:
         attempt=max(task.failures, 1) if failure else task.failures + 1,
         failure=failure,
         interrupts=interrupts_of(state, task),
+        due=_time(task.due_us) if task.due_us and how in ("retrying", "sleeping") else None,
     )
+
+
+def _time(us: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(us / 1_000_000, dt.UTC)
 
 
 def read_rejected(store: Checkpointer, thread_id: str) -> tuple[Rejected, ...]:
@@ -294,7 +299,7 @@ def read_rejected(store: Checkpointer, thread_id: str) -> tuple[Rejected, ...]:
             run_id=row.run_id,
             code=row.code,
             message=row.message,
-            at=dt.datetime.fromtimestamp(row.at_us / 1_000_000, dt.UTC),
+            at=_time(row.at_us),
         )
         for row in (() if image is None else image.row.rejected)
     )

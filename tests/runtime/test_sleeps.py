@@ -223,7 +223,9 @@ class TestMeanwhile:
     def test_the_state_says_so(self, night):
         state = night.get_state("t")
         assert (state.status, state.next) == ("sleeping", ("a",))
-        assert [task.state for task in state.tasks] == ["sleeping"]
+        (task,) = state.tasks
+        assert task.state == "sleeping"
+        assert task.due - state.created_at > dt.timedelta(hours=23)
         assert not night.caller.done
 
     def test_nothing_is_held(self, night):
