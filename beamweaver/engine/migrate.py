@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from beamweaver.checkpoint.entries import Entry
-    from beamweaver.checkpoint.records import Checkpoint, InboxMessage, RunRow, ThreadImage
+    from beamweaver.checkpoint.records import Checkpoint, InboxMessage, RunOptions, ThreadImage
     from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState
     from beamweaver.errors import GraphChanged
@@ -142,12 +142,13 @@ def _migrate(
         version=graph.version,
     )
     inbox = tuple(_message(changing, env, message) for message in image.inbox)
+    run = image.row.run
     row = msgspec.structs.replace(
         image.row,
         version=graph.version,
         fingerprint=graph.fingerprint,
         branch=checkpoint.branch,
-        run=_run(changing.names, image.row.run),
+        run=msgspec.structs.replace(run, options=_options(changing.names, run.options)),
     )
     made = msgspec.structs.replace(
         image,
@@ -170,17 +171,15 @@ def _migrate(
     ), made
 
 
-def _run(names: Names, run: RunRow) -> RunRow:
-    """The run with the breakpoints of its last call under the new names of their nodes."""
-    options = run.options
+def _options(names: Names, options: RunOptions | None) -> RunOptions | None:
+    """What a call gave in place of the graph's own: its breakpoints under the new names of their nodes."""
     if options is None or not (options.interrupt_before or options.interrupt_after):
-        return run
-    changed = msgspec.structs.replace(
+        return options
+    return msgspec.structs.replace(
         options,
         interrupt_before=_breakpoints(names, options.interrupt_before),
         interrupt_after=_breakpoints(names, options.interrupt_after),
     )
-    return msgspec.structs.replace(run, options=changed)
 
 
 def _breakpoints(names: Names, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
@@ -307,8 +306,12 @@ def _spent(names: Names, spent: dict[str, int]) -> dict[str, int]:
 def _message(changing: Changing, env: Env, message: InboxMessage) -> InboxMessage:
     """A message that waits, with its input in the new form."""
     row = decode_call(message.payload)
-    rerun = tuple(n for n in map(changing.names.node, row.rerun) if n is not None)
-    new = msgspec.structs.replace(row, rerun=rerun, **_changes(changing, row))
+    new = msgspec.structs.replace(
+        row,
+        rerun=_nodes(changing.names, row.rerun),
+        options=_options(changing.names, row.options),
+        **_changes(changing, row),
+    )
     if new == row:
         return message
     data = input_data(writes_of(new.writes, env), new.goto, sends_of(new.sends, env))

@@ -259,6 +259,30 @@ def test_budgets_are_counted_on_under_the_new_names():
     assert driver.resume("yes").state["log"] == ["free", "yes", "free"]
 
 
+def test_a_run_that_stands_at_a_breakpoint_stands_there_under_the_new_names():
+    driver = waiting(old("^>side side>pay", side=None, options={"interrupt_before": ["pay"]}))
+    deploy(driver, new("^>side side>charge", side=None, charge=wrote("charge")))
+
+    assert driver.status == "waiting"
+    assert driver.machine.state.step.paused.before == ("charge",)
+    assert driver.go_on().state["log"] == ["side", "charge"]
+
+
+def test_a_task_in_the_hands_of_its_error_handler_stays_there():
+    def mends(_failure, _state, ctx):
+        return {"log": [f"mended: {ctx.interrupt('how?')}"]}
+
+    def fails(_state):
+        raise ValueError("broken")
+
+    handler = {"error_handler": mends}
+    driver = waiting(old(pay=fails, options={"pay": handler}))
+    deploy(driver, new(charge=fails, options={"charge": handler}))
+
+    assert driver.resume("so").state["log"] == ["mended: so"]
+    assert (driver.runs("pay"), driver.runs("charge")) == (2, 1)
+
+
 def test_messages_that_wait_are_taken_over():
     driver = Driver(old("^>side side>pay", side=None))
     driver.send_invoke({"cents": 100})
