@@ -194,7 +194,7 @@ class TestQuestions:
         assert len(runs) == 1
         assert sorted(map(str, results)) == sorted(map(str, [runs, "already_answered"]))
 
-    def test_78_one_answer_for_two_questions_is_ambiguous(self, store):
+    def test_langgraph_78_one_answer_for_two_questions_is_ambiguous(self, store):
         with asks("a", "b").compile(checkpointer=store) as app:
             asked = app.invoke({"n": 1}, thread_id="t").interrupts
             with pytest.raises(AmbiguousResume, match=asked[0].id):
@@ -259,12 +259,12 @@ class TestStores:
 
 
 class TestConcurrency:
-    def test_30_one_graph_serves_many_callers(self, store):
+    def test_langgraph_30_one_graph_serves_many_callers(self, store):
         with line("g", a=lambda s: {"log": [s["n"]]}).compile(checkpointer=store) as app:
             callers = [Caller(app.invoke, {"n": i}, thread_id=f"t{i}") for i in range(20)]
             assert [c.join().state["log"] for c in callers] == [[i] for i in range(20)]
 
-    def test_54_parallel_nodes_overlap(self, store):
+    def test_langgraph_54_parallel_nodes_overlap(self, store):
         barrier = threading.Barrier(4)
 
         def node(_state):
@@ -274,7 +274,7 @@ class TestConcurrency:
             app.invoke({"n": 1}, thread_id="t")
 
     @pytest.mark.parametrize("most", [1, 3])
-    def test_46_no_more_than_max_concurrency_run_at_once(self, store, most):
+    def test_langgraph_46_no_more_than_max_concurrency_run_at_once(self, store, most):
         lock = threading.Lock()
         now, highest = [0], [0]
 
@@ -291,7 +291,7 @@ class TestConcurrency:
             app.invoke({"n": 1}, thread_id="t")
         assert highest[0] <= most
 
-    def test_59_a_question_cancels_no_sibling(self, store):
+    def test_langgraph_59_a_question_cancels_no_sibling(self, store):
         graph = star("g", ask=lambda _s: {"log": [interrupt("?")]}, work=Counted(wrote("work")))
         with graph.compile(checkpointer=store) as app:
             outcome = app.invoke({"n": 1}, thread_id="t")

@@ -1,4 +1,4 @@
-"""Which test covers which row of the cases of supervision: `python -m tests.supervisors.rows [FILE]`.
+"""Which test covers which row of the cases of supervision; `python -m tests.rows` prints it.
 
 A numbered case (C41) is named in the docstring of its tests, or in the rule of a scenario of the comparison
 with OTP. The public reports, which have no number of their own, are counted by section and place: "6.2.3" is
@@ -9,7 +9,6 @@ given, it is read to see that no row is missing here.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -99,6 +98,11 @@ def written() -> set[str]:
     return set(re.findall(r"def (test_\w+)", text))
 
 
+def known() -> list[str]:
+    """Return all rows."""
+    return [*NUMBERED, *REPORTS]
+
+
 def uncovered() -> list[str]:
     """Return the rows without a test."""
     tests = written()
@@ -119,17 +123,3 @@ def rows_of(text: str) -> list[str]:
             place += 1
             found.append(f"{section}.{place}")
     return found
-
-
-def main(argv: list[str]) -> int:
-    known = [*NUMBERED, *REPORTS]
-    given = rows_of(Path(argv[0]).read_text()) if argv else []
-    unknown = [row for row in given if row not in known]
-    print(f"{len(known)} rows, without a test: {uncovered() or 'none'}")
-    if argv:
-        print(f"{len(given)} rows in {argv[0]}, not here: {unknown or 'none'}")
-    return 1 if uncovered() or unknown else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
