@@ -71,6 +71,8 @@ class Pauses:
         if any(s.ordinal == ordinal and s.key == key for s in self._attempt.task.sleeps or ()):
             rest = 0.0
         sleep = Sleep(ordinal, key, math.ceil(due * _SECOND_US), rest)
+        if 0 < rest <= _IN_PLACE:  # who sleeps in place is not idle
+            self._attempt.beat_at = self._hub.system.clock.monotonic() + rest
         if self._awaits:
             return self._wait_async(sleep)
         if rest > _IN_PLACE:

@@ -127,6 +127,10 @@ class TestHeartbeats:
 
         assert ask(store, one(node, timeout=TimeoutPolicy(idle=0.2))).state["log"] == ["alive"]
 
+    def test_who_sleeps_in_place_is_not_idle(self, store):
+        app = one(lambda state, ctx: ctx.sleep(0.3), timeout=TimeoutPolicy(idle=0.1))
+        assert ask(store, app).state["log"] == []
+
     def test_without_an_idle_timeout_it_does_nothing(self, store):
         assert ask(store, one(lambda state, ctx: ctx.heartbeat())).state["log"] == []
 
