@@ -11,6 +11,7 @@ from beamweaver import (
     END,
     START,
     App,
+    CallOptions,
     Command,
     Completed,
     Continue,
@@ -77,6 +78,32 @@ def test_an_app() -> None:
         assert isinstance(done, Completed)
         assert done.state["found"] == ["a", "b"]
         assert_type(app.get_state("t"), ThreadState | None)
+
+
+def thin(state: State) -> bool:
+    return len(state.get("found", [])) < 2
+
+
+async def thin_async(state: State) -> bool:
+    return thin(state)
+
+
+def test_options_guards_and_deferred_nodes() -> None:
+    graph = (
+        Graph(State, name="guarded")
+        .add_node("look_up", look_up)
+        .add_node("plan", plan, defer=True)
+        .add_edge(START, "look_up")
+        .add_edge("look_up", "look_up", when=thin, max_runs=1)
+        .add_edge("look_up", END, when=thin_async)
+        .add_edge("look_up", "plan", default=True)
+    )
+    options: CallOptions = {"run_timeout": 10, "failure_policy": "panic", "tags": ["nightly"]}
+    with graph.compile(checkpointer=MemoryCheckpointer()) as app:
+        outcome = app.invoke({"topic": "a"}, thread_id="t", **options)
+        assert outcome.state["found"] == ["a", "a"]
+        assert_type(outcome.warnings, tuple[str, ...])
+        app.invoke(Command(update={"topic": "b"}), thread_id="t", metadata={"user": "ann"})
 
 
 def test_a_runtime(tmp_path: Path) -> None:
