@@ -39,11 +39,11 @@ BeamWeaverError
 │   │   └── UnknownTarget   goto, Send or router names a node that is not there
 │   ├── StateMutated        a node changed the state in place of returning an update
 │   ├── ReducerFailed
-│   └── RouterFailed
+│   ├── RouterFailed
+│   └── ConcurrentSubgraph  two tasks at once in one persistent subgraph
 ├── InterruptWithoutCheckpointer
 ├── KeyRequired             two questions or sub-steps of one task at once, told apart by nothing
 ├── StepChanged             ctx.step() is called with other arguments than were recorded
-├── ConcurrentSubgraph      two tasks at once in one persistent subgraph
 ├── SerializationError      a value that cannot be stored exactly
 ├── DeserializationError    a stored value that cannot be read
 ├── StoreError
@@ -356,6 +356,12 @@ class RouterFailed(RunFailed):
     code = "router_failed"
 
 
+class ConcurrentSubgraph(RunFailed):
+    """Two tasks run at once in one persistent subgraph; `key=` keeps their states apart."""
+
+    code = "concurrent_subgraph"
+
+
 class InterruptWithoutCheckpointer(BeamWeaverError):
     """`interrupt()` in a graph without a checkpointer: nobody could ever answer."""
 
@@ -372,12 +378,6 @@ class StepChanged(BeamWeaverError):
     """`ctx.step()` is called with other arguments than those of the result that was recorded for it."""
 
     code = "step_changed"
-
-
-class ConcurrentSubgraph(BeamWeaverError):
-    """Two tasks run at once in one persistent subgraph; `key=` keeps their states apart."""
-
-    code = "concurrent_subgraph"
 
 
 class SerializationError(BeamWeaverError):

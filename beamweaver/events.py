@@ -36,6 +36,8 @@ __all__ = [
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str
+    namespace: tuple[str, ...] = ()
+    """The nodes around what happened, the outermost first: those that are graphs."""
 
 
 class RunAdmitted(_Event, frozen=True, kw_only=True):
@@ -125,7 +127,7 @@ class Emitted(_Event, frozen=True, kw_only=True):
 
 
 class StepCommitted(_Event, frozen=True, kw_only=True):
-    """A step is durable."""
+    """A step is durable; one of a subgraph has no `checkpoint_id`, for it is kept with its parent's step."""
 
     step: int
     checkpoint_id: str

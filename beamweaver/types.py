@@ -244,7 +244,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A failure as data: what a store keeps of an exception.
 
-    `exception` is the original while the process that raised it lives; it is never stored.
+    `exception` is the original while the process that raised it lives; it is never stored. `namespace` has
+    the nodes around `node`, the outermost first: those that are graphs.
     """
 
     node: str
@@ -255,6 +256,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     traceback: str = ""
     exception: BaseException | None = None
+    namespace: tuple[str, ...] = ()
 
 
 class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,6 +269,7 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
         task_id: Its task.
         schema: What the answer must be, as a JSON schema; None if anything is taken.
         reason: Why the answer before was refused; empty if there was none.
+        namespace: The nodes around `node`, the outermost first: those that are graphs.
     """
 
     id: str
@@ -275,24 +278,30 @@ class Interrupt(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str
     schema: Mapping[str, Any] | None = None
     reason: str = ""
+    namespace: tuple[str, ...] = ()
 
 
 class Breakpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a run stands that `interrupt_before` or `interrupt_after` stopped.
 
-    `when` is `"before"` or `"after"` the node `node`.
+    `when` is `"before"` or `"after"` the node `node`; `namespace` has the nodes around that one.
     """
 
     node: str
     when: str
+    namespace: tuple[str, ...] = ()
 
 
 class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     """A task of the unfinished step, as `get_state` shows it.
 
-    `state` is `"pending"`, `"finished"`, `"failed"`, `"waiting"`, `"retrying"`, `"sleeping"` or
-    `"handling"`: its node has failed for good, with `failure`, and the node's error handler has it. `due` is
-    when it goes on, while it is retrying or sleeping.
+    Attributes:
+        state: `"pending"`, `"finished"`, `"failed"`, `"waiting"`, `"retrying"`, `"sleeping"` or
+            `"handling"`: its node has failed for good, with `failure`, and the node's error handler has it.
+        due: When it goes on, while it is retrying or sleeping.
+        namespace: The nodes around it, the outermost first: those that are graphs.
+        subgraph: How the graph stands that the node is, where `get_state(subgraphs=True)` was asked and it
+            has begun.
     """
 
     id: str
@@ -302,6 +311,8 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     interrupts: tuple[Interrupt, ...] = ()
     due: dt.datetime | None = None
+    namespace: tuple[str, ...] = ()
+    subgraph: ThreadState | None = None
 
 
 class ThreadState(msgspec.Struct, frozen=True, kw_only=True):

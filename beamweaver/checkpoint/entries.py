@@ -20,6 +20,7 @@ __all__ = [
     "FailureRow",
     "Finished",
     "Handled",
+    "Inner",
     "Memo",
     "MergeFailed",
     "Paused",
@@ -29,6 +30,7 @@ __all__ = [
     "StepFailed",
     "TaskFailed",
     "TaskRow",
+    "UpRow",
     "WriteRow",
 ]
 
@@ -69,16 +71,27 @@ class FailureRow(msgspec.Struct, array_like=True, frozen=True):
     traceback: str = ""
 
 
+class UpRow(msgspec.Struct, array_like=True, frozen=True):
+    """What a task of a subgraph commands the graph around, as that graph stores it."""
+
+    writes: tuple[WriteRow, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[SendRow, ...] = ()
+
+
 class Finished(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """A task ended well: its writes in order, where it goes, what it sends.
 
-    `task` is the task's position in its step. `goto` is None without a goto (static edges are taken).
+    `task` is the task's position in its step. `goto` is None without a goto (static edges are taken). `up`
+    is a command to the graph around. `kept` is what persistent subgraphs in the task keep: place -> values.
     """
 
     task: int
     writes: tuple[WriteRow, ...] = ()
     goto: tuple[str, ...] | None = None
     sends: tuple[SendRow, ...] = ()
+    up: UpRow | None = None
+    kept: dict[str, bytes] | None = None
 
 
 class TaskFailed(msgspec.Struct, array_like=True, frozen=True, tag=2):
@@ -182,6 +195,23 @@ class Slept(msgspec.Struct, array_like=True, frozen=True, tag=10):
     delay: float
 
 
+class Inner(msgspec.Struct, array_like=True, frozen=True, tag=11):
+    """A record of a graph that runs inside of a task.
+
+    Attributes:
+        task: The task's position.
+        data: The encoded `Record`, numbered within that graph's run from 0. The first one is a checkpoint
+            of source `"input"` with all the values that the graph began with.
+        key: Which of the graphs in the task: `""` is the graph that the node is, else a call's key.
+        written: The keys that the record's step wrote, if those are not all of its checkpoint's `writes`.
+    """
+
+    task: int
+    data: bytes
+    key: str = ""
+    written: tuple[str, ...] | None = None
+
+
 class Edited(msgspec.Struct, array_like=True, frozen=True, tag=14):
     """A caller edited the step: the result of a task, or with `task` -1 an amendment in an era of its own.
 
@@ -227,6 +257,7 @@ Entry: TypeAlias = (
     | StepFailed
     | Memo
     | Slept
+    | Inner
     | Edited
     | Paused
     | Handled

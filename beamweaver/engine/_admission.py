@@ -255,8 +255,7 @@ class Admissions(Continuations):
         amendment = amendment_of(call.input)
         run = self.continuing_run(call, call.input)
         self.check_view(amendment)
-        self.drop_transition()
-        self.start_nothing()
+        self.pause()
         entries = (*self.take_dirty(), continued_row(call.run_id, amendment))
         continue_step(self.state, amendment)
         self._view = None
@@ -273,10 +272,7 @@ class Admissions(Continuations):
         if self.stop is None:
             self.adopt_options()
             self.end_doze()
-            busy = self.running.keys() | self.sleeping.keys()
-            tasks = [t for t in self.state.step.tasks if not t.settled and not t.asleep]
-            self.make_ready([task for task in tasks if task.position not in busy])
-            self.lie_down()
+        self.resume_step()
 
     def _cancel(self, call: Call) -> None:
         """Stop what runs; the call hears of it when the bodies have ended, whether it waits or not."""

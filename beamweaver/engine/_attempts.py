@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from beamweaver.checkpoint.entries import TaskFailed
 from beamweaver.engine._core import Stop
@@ -21,6 +21,7 @@ from beamweaver.engine.effects import (
 from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout_failure
 from beamweaver.engine.handlers import ON_FAILURE, no_result
 from beamweaver.engine.merge import merge, with_lost
+from beamweaver.engine.nested import reopen
 from beamweaver.engine.rows import asked_row, retry_row
 from beamweaver.engine.state import Task, row_of
 from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout, UnknownTarget
@@ -201,6 +202,9 @@ class Attempts(Handling):
         """Start as many tasks as may run at once."""
         if not (self.ready or self.ready_async) or (self._view is None and not self._find_view()):
             return
+        if self.family:
+            self.start_in_family()
+            return
         running = self.running
         most = self._most
         while self.ready_async and len(running) < most:
@@ -211,7 +215,7 @@ class Attempts(Handling):
 
     def make_ready(self, tasks: list[Task]) -> None:
         """These tasks, and no others, may start."""
-        if not self._has_async:
+        if not self.sorts:
             self.ready = deque(tasks)
             return
         self.ready.clear()
@@ -223,8 +227,10 @@ class Attempts(Handling):
         """This task may start too."""
         node = self.graph.nodes.get(task.node)
         runs = node if node is None or task.handling is None else node.error_handler
-        queue = self.ready_async if runs is not None and runs.is_async else self.ready
-        queue.append(task)
+        free = runs is not None and runs.is_async
+        if node is not None and node.subgraph is not None and task.handling is None:
+            free = True  # a graph holds no worker
+        (self.ready_async if free else self.ready).append(task)
 
     def _find_view(self) -> bool:
         """Work out what the step's tasks see; False where they cannot go on, and the step stops."""
@@ -260,11 +266,16 @@ class Attempts(Handling):
         if self.merged is not None:
             self.merged.values = with_lost(self.graph, self.merged.values, writes)
 
+    @property
+    def step_limit(self) -> int:
+        """How many steps may follow a call that gives no limit."""
+        return self.graph.recursion_limit
+
     def with_managed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Values with the keys that are computed for the open step."""
         if not self.graph.managed:
             return values
-        limit = self.state.run.recursion_limit or self.graph.recursion_limit
+        limit = self.state.run.recursion_limit or self.step_limit
         return {**values, **self.graph.managed_values(limit - self.state.executed)}
 
     def _start(self, task: Task) -> None:
@@ -279,11 +290,13 @@ class Attempts(Handling):
         timeout, idle = task.timeout, task.idle
         if timeout is None and idle is None:
             timeout, idle = node.timeout, node.idle
-        attempt = Attempt(task, node, state.branch, state.step.number, view, timeout, idle)
+        number, owner = state.step.number, cast("Any", self)
+        attempt = Attempt(task, node, state.branch, number, view, timeout, idle, owner)
         self.running[task.position] = attempt
         if node.is_async:
             self._async_running += 1
-        self._effects.append(StartAttempt(attempt))
+        if node.subgraph is None:
+            self._effects.append(StartAttempt(attempt))
         if timeout is not None:
             self._serial += 1
             attempt.timer = ("attempt", task.position, self._serial)
@@ -302,6 +315,17 @@ class Attempts(Handling):
                     attempt=attempt.number,
                 )
             )
+        if self.family:
+            self.started_in_family(attempt)
+
+    def start_in_family(self) -> None:
+        """The same where graphs run inside of tasks: see `_children`."""
+
+    def ended_in_family(self, attempt: Attempt) -> None:
+        """An attempt ended."""
+
+    def cleared_in_family(self) -> None:
+        """All attempts were given up."""
 
     # Ending -------------------------------------------------------------------------------------
 
@@ -312,6 +336,8 @@ class Attempts(Handling):
         del self.running[attempt.position]
         if attempt.node.is_async:
             self._async_running -= 1
+        if self.family:
+            self.ended_in_family(attempt)
         if attempt.timer is not None or attempt.idle_timer is not None:
             self._disarm(attempt)
         return True
@@ -342,6 +368,7 @@ class Attempts(Handling):
         task.due_us = self.env.now_us() + int(task.delay * _SECOND_US)
         self.dirty.append(retry_row(task))
         task.failure = None
+        reopen(task)
         if self.stop is None:  # else the next process waits for the rest
             self.sleeping[task.position] = task
             self._unsaved.append(task)
@@ -377,7 +404,7 @@ class Attempts(Handling):
             self.halt(Stop("failed"), wait=False)
 
     def _timed_out(self, attempt: Attempt, limit: float, *, idle: bool = False) -> None:
-        self._effects.append(CancelAttempt(attempt, wait=False))
+        self.give_up_on(attempt, wait=False)
         failure = timeout_failure(
             attempt.task.node, attempt.task_id, attempt.number, limit, idle=idle
         )
@@ -420,12 +447,18 @@ class Attempts(Handling):
         self.stop = stop
         self.start_nothing()
         self.drop_transition()
-        for attempt in self.running.values():
+        for attempt in list(self.running.values()):
             self._disarm(attempt)
-            self._effects.append(CancelAttempt(attempt, wait=wait))
+            self.give_up_on(attempt, wait=wait)
         if not wait:
+            if self.family:
+                self.cleared_in_family()
             self.running.clear()
             self._async_running = 0
+
+    def give_up_on(self, attempt: Attempt, *, wait: bool) -> None:
+        """Stop what runs of an attempt."""
+        self._effects.append(CancelAttempt(attempt, wait=wait))
 
     def start_nothing(self) -> None:
         """Nothing that waits to start does."""

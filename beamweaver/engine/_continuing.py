@@ -47,8 +47,8 @@ class Continuations(Ownership):
         run = self.continuing_run(call, prepared)
         self.check_view(amendment, dropped)
         continue_step(state, amendment, dropped)
-        if state.step.paused is not None and not waits:
-            state.step.paused = None
+        if not waits and state.step.stands_at_breakpoint:
+            state.step.pass_breakpoints()
             entries = (PASSED, *entries)
         self.commit(
             (lambda: self._amended(call)) if waits else (lambda: self.gone_on(call)),

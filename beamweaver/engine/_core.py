@@ -15,6 +15,7 @@ from beamweaver.engine.effects import Admitted, DropTimer, Noted, Publish, Reply
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
+from beamweaver.engine.nested import failures_of
 from beamweaver.engine.rows import finished_row, shows_progress
 from beamweaver.engine.state import Task
 from beamweaver.errors import InvalidUpdate, SerializationError
@@ -64,9 +65,13 @@ class Core:
     """When the step is out of time, while `_step_timer` is set."""
     _serial = 0
     _async_running = 0
+    handed: list[Any] | None = None
+    """Records of graphs in tasks that are in no commit yet: see `_children`."""
+    acking: list[Any] | None = None
+    """Those of the commit in flight."""
 
     def __init__(self, graph: CompiledGraph, env: Env, state: RunState) -> None:
-        self.graph = graph
+        self.take_graph(graph)
         self.env = env
         self.take_state(state)
         self.active = False
@@ -82,9 +87,6 @@ class Core:
         """Tasks of sync nodes that may start; as many at once as the limits allow."""
         self.ready_async: deque[Task] = deque()
         """Tasks of async nodes that may start; they hold no worker."""
-        self._has_async = graph.has_async
-        self._breaks = breaks_of(graph, None)
-        """The breakpoints of the run that executes, or None."""
         self.sleeping: dict[int, Task] = {}
         """Waiting for their next attempt, by position."""
         self.dozing: dict[int, Task] = {}
@@ -115,6 +117,16 @@ class Core:
         """Tasks of a step at once; these four are those of the run, or else of the graph."""
         self._run_timer: tuple[Any, ...] | None = None
         self._step_timer: tuple[Any, ...] | None = None
+
+    def take_graph(self, graph: CompiledGraph) -> None:
+        """Run this graph."""
+        self.graph = graph
+        self._breaks = breaks_of(graph, None)
+        """The breakpoints of the run that executes, or None."""
+        self.family = graph.has_subgraphs
+        """Whether graphs may run inside of this machine's tasks, or it runs in a task itself."""
+        self.sorts = graph.has_async or self.family
+        """Whether tasks that hold no worker have a queue of their own."""
 
     def take_state(self, state: RunState) -> None:
         """Stand where this state says, as the store has it."""
@@ -167,7 +179,12 @@ class Core:
         """The commit in flight is durable."""
         then, self._then, self.in_flight = self._then, None, None
         assert then is not None, "an acknowledgement without a commit"
+        if self.acking is not None:
+            self.acknowledge_inside()
         then()
+
+    def acknowledge_inside(self) -> None:
+        """What graphs in tasks have in the commit is durable."""
 
     def take_dirty(self) -> tuple[Entry, ...]:
         """The entries that no commit holds yet, for the next one."""
@@ -183,6 +200,8 @@ class Core:
             for task in self._saving:
                 if type(task) is Task:
                     self.state.id_of(task)  # now: it is told when its step is over
+        if self.handed is not None:
+            self.acking, self.handed = [*(self.acking or ()), *self.handed], None
 
     def tell_saved(self) -> None:
         """What the acknowledged commit took of `dirty` is safe for ever."""
@@ -293,7 +312,7 @@ class Core:
         return tuple(
             msgspec.structs.replace(question, value=self._own(question.value))
             for task in self.state.step.tasks
-            if task.questions
+            if task.questions or task.inner
             for question in interrupts_of(self.state, task)
         )
 
@@ -302,7 +321,7 @@ class Core:
             return None
         step = self.state.step
         return error_of(
-            [task.failure for task in step.tasks if task.failure is not None],
+            failures_of(self.state),
             step.failure,
             thread_id=self.state.thread_id,
             run_id=self.state.run.names[0],

@@ -302,6 +302,8 @@ class Editing:
         following = plan(graph, draft, routes)
         self._machine.check_size(following)
         writes = self._machine.encoded(merged)
+        if self._machine.family:
+            self._machine.keep(writes, draft)
         self._entries = ()
         self._put(msgspec.structs.replace(self._move(merged, writes, following), nodes=nodes))
 
@@ -317,7 +319,10 @@ class Editing:
         if graph.managed:
             view = {**view, **graph.managed_values(graph.recursion_limit - draft.executed)}
         number, limit = draft.step.number, graph.step_timeout
-        chosen = yield Transition(exits, draft.branch, number, view, limit, spent=draft.spent)
+        owner: Any = self._machine
+        chosen = yield Transition(
+            exits, draft.branch, number, view, limit, owner, spent=draft.spent
+        )
         if isinstance(chosen, Failure):
             run_id = self._run().names[0]
             raise error_of([], chosen, thread_id=draft.thread_id, run_id=run_id)

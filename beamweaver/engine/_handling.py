@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from beamweaver.checkpoint.entries import Failing
 from beamweaver.engine._core import Core
@@ -56,6 +56,9 @@ class Handling(Core):
         assert attempt.handles is not None, "a handler handles a failure"
         return handler_failure(failure, attempt.handles, handler.name if handler else "")
 
+    def started_in_family(self, attempt: Attempt) -> None:
+        """An attempt began, where graphs run inside of tasks: see `_children`."""
+
     # The graph's on_failure ---------------------------------------------------------------------
 
     def tell_failure(self) -> None:
@@ -65,9 +68,12 @@ class Handling(Core):
             self._heard = True
             return
         attempt = on_failure_attempt(self.graph, handler, self.state, self._step_timeout)
+        attempt.owner = cast("Any", self)
         self.running[attempt.position] = attempt
         self._async_running += handler.is_async
         self._effects.append(StartAttempt(attempt))
+        if self.family:
+            self.started_in_family(attempt)
         if attempt.timeout is not None:
             self._serial += 1
             attempt.timer = ("attempt", attempt.position, self._serial)

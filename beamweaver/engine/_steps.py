@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -18,7 +18,13 @@ from beamweaver.engine.merge import merge
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import task_rows
 from beamweaver.engine.state import OpenStep, row_of
-from beamweaver.errors import InvalidUpdate, RecursionLimit, ReducerFailed, SerializationError
+from beamweaver.errors import (
+    ConcurrentSubgraph,
+    InvalidUpdate,
+    RecursionLimit,
+    ReducerFailed,
+    SerializationError,
+)
 from beamweaver.events import StepCommitted
 from beamweaver.types import START, Failure
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import RunRow, ThreadRow
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
-    from beamweaver.engine.state import Task
+    from beamweaver.engine.state import RunState, Task
     from beamweaver.graph.compiled import CompiledGraph
 
 __all__ = ["Steps"]
@@ -177,6 +183,7 @@ class Steps(Dozing):
                 state.step.number,
                 self.with_managed(self.merged.values),
                 self._step_timeout,
+                cast("Any", self),
                 spent=state.spent,
             )
             self._effects.append(StartTransition(self.transition))
@@ -204,10 +211,12 @@ class Steps(Dozing):
         step = state.step
         try:
             writes = self.encoded(merged)
-            following = plan(self.graph, state, routes)
+            following = self.planned(routes)
             if len(following.tasks) > 1 or following.deferred:
                 self.check_size(following)
-        except (InvalidUpdate, ReducerFailed) as error:
+            if self.family:
+                self.keep(writes, state)
+        except (InvalidUpdate, ReducerFailed, ConcurrentSubgraph) as error:
             self._merge_failed(describe(error, "", "", 1))
             return
         if self._step_timer is not None:
@@ -222,12 +231,19 @@ class Steps(Dozing):
             state.step.paused = pause(self._breaks, step.tasks, following.tasks)
         self._commit_planned(checkpoint, following.tasks, executed)
 
+    def keep(self, writes: dict[str, bytes], state: RunState) -> None:
+        """Let the commit of a step bring what subgraphs keep."""
+
+    def planned(self, routes: Routes | None) -> Next:
+        """What follows the open step."""
+        return plan(self.graph, self.state, routes)
+
     def _commit_planned(self, checkpoint: Checkpoint, tasks: list[Task], executed: int) -> None:
         """The commit of a step, with what it means for the run."""
         state = self.state
         assert state.row is not None, "a step is committed by a run"
         run = state.row.run
-        limit = run.recursion_limit or self.graph.recursion_limit
+        limit = run.recursion_limit or self.step_limit
         if not tasks:
             ended = (run.number, state.checkpoint_seq)
             row = self.new_row("complete")

@@ -24,8 +24,8 @@ __all__ = ["answers_for", "interrupts_of", "judged", "refuse_answered"]
 
 
 def interrupts_of(state: RunState, task: Task) -> tuple[Interrupt, ...]:
-    """The open questions of a task, as people see them."""
-    return tuple(
+    """The open questions of a task, as people see them: its own, then those inside of it."""
+    own = [
         Interrupt(
             id=question.id,
             value=question.value,
@@ -33,9 +33,15 @@ def interrupts_of(state: RunState, task: Task) -> tuple[Interrupt, ...]:
             task_id=state.id_of(task),
             schema=msgspec.json.decode(question.schema) if question.schema else None,
             reason=question.reason,
+            namespace=state.names,
         )
-        for question in task.open_questions
-    )
+        for question in task.questions or ()
+        if question.answer is None
+    ]
+    for inner in (task.inner or {}).values():
+        for deeper in inner.step.tasks:
+            own.extend(interrupts_of(inner, deeper))
+    return tuple(own)
 
 
 def refuse_answered(state: RunState, call: Call) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from beamweaver.checkpoint.entries import Paused
 from beamweaver.types import Breakpoint
 
@@ -72,10 +74,14 @@ def pause(breaks: Breaks | None, done: Iterable[Task], planned: list[Task]) -> P
 
 def breakpoints_of(step: OpenStep) -> tuple[Breakpoint, ...]:
     """Where the run stands, as people see it."""
-    paused = step.paused
-    if paused is None:
-        return ()
-    return (
-        *(Breakpoint(node=node, when="after") for node in paused.after),
-        *(Breakpoint(node=node, when="before") for node in paused.before),
-    )
+    found: list[Breakpoint] = []
+    if step.paused is not None:
+        found.extend(Breakpoint(node=node, when="after") for node in step.paused.after)
+        found.extend(Breakpoint(node=node, when="before") for node in step.paused.before)
+    for task in step.tasks:
+        for inner in (task.inner or {}).values() if task.result is None else ():
+            found.extend(
+                each if each.namespace else msgspec.structs.replace(each, namespace=inner.names)
+                for each in breakpoints_of(inner.step)
+            )
+    return tuple(found)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from beamweaver.checkpoint.records import Commit
+    from beamweaver.engine._child import Child
+    from beamweaver.engine._children import Children
     from beamweaver.engine.calls import Call
     from beamweaver.engine.plan import Exit
     from beamweaver.engine.state import Question, Task
@@ -45,19 +47,21 @@ class Attempt:
 
     `view` has the values that the node sees, which it shares with others; what runs the attempt puts the
     node's own form of them in its place: a new dict or instance. `questions` are those of earlier attempts,
-    with their answers.
+    with their answers. `owner` is the machine that hears of it, `child` that of the graph that its node is.
     """
 
     __slots__ = (
         "_id",
         "beat_at",
         "branch",
+        "child",
         "first_us",
         "handles",
         "idle",
         "idle_timer",
         "node",
         "number",
+        "owner",
         "position",
         "questions",
         "step",
@@ -76,7 +80,10 @@ class Attempt:
         view: Any,
         timeout: float | None,
         idle: float | None = None,
+        owner: Children | None = None,
     ) -> None:
+        self.owner = owner
+        self.child: Child | None = None
         self.task = task
         self.node = node
         self.branch = branch
@@ -104,8 +111,23 @@ class Attempt:
     def task_id(self) -> str:
         """The task's id; worked out only when somebody asks."""
         if self._id is None:
-            self._id = self.task.id or task_id(self.branch, "", self.step, self.task.path)
+            namespace = "" if self.owner is None else self.owner.state.namespace
+            path = self.task.path
+            self._id = self.task.id or task_id(self.branch, namespace, self.step, path)
         return self._id
+
+    def beat(self, now: float) -> None:
+        """It lives, and so does all around it."""
+        self.beat_at = now
+        around = None if self.owner is None else self.owner.around
+        if around is not None:
+            around.beat(now)
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """What it has in common with earlier attempts of its task, and with nothing else of the thread."""
+        around = () if self.owner is None else self.owner.place
+        return (*around, self.step, self.position)
 
     @property
     def scope(self) -> str:
@@ -120,7 +142,7 @@ class Transition:
     budgets of guarded edges before.
     """
 
-    __slots__ = ("branch", "exits", "spent", "step", "timeout", "view")
+    __slots__ = ("branch", "exits", "owner", "spent", "step", "timeout", "view")
 
     def __init__(
         self,
@@ -129,9 +151,11 @@ class Transition:
         step: int,
         view: dict[str, Any],
         timeout: float | None,
+        owner: Children | None = None,
         *,
         spent: Mapping[str, int],
     ) -> None:
+        self.owner = owner
         self.exits = exits
         self.spent = spent
         self.branch = branch

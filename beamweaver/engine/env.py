@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
 
 __all__ = ["Decoder", "Env"]
@@ -32,6 +33,14 @@ class Env(Decoder, Protocol):
     @property
     def publishing(self) -> bool:
         """Whether anyone listens to events; without listeners none are made."""
+
+    graph: CompiledGraph
+    """The graph whose channels it encodes."""
+    around: Env
+    """The env of the graph around this one; itself, where there is none."""
+
+    def inside(self, graph: CompiledGraph) -> Env:
+        """The env of a graph that runs inside of a task."""
 
     def now_us(self) -> int:
         """UTC in microseconds."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from beamweaver.errors import (
     BeamWeaverError,
+    ConcurrentSubgraph,
     ErrorHandlerFailed,
     InterruptWithoutCheckpointer,
     InvalidUpdate,
@@ -97,6 +98,7 @@ _STEP_ERRORS: dict[tuple[str, str], type[RunFailed]] = {
         StepTimeout,
         RunTimeout,
         RecursionLimit,
+        ConcurrentSubgraph,
     )
 }
 _NODE_ERRORS: dict[tuple[str, str], type[NodeFailed]] = {

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.checkpoint.entries import Edited, Finished
+import msgspec
+
+from beamweaver.checkpoint.entries import Edited, Finished, Inner
+from beamweaver.checkpoint.records import decode_record, encode_record
 from beamweaver.engine.calls import UNFINISHED
+from beamweaver.engine.kept import is_kept, kept_of
+from beamweaver.engine.merge import with_initial
 from beamweaver.engine.rows import apply_entry, shows_progress, task_of, values_of
-from beamweaver.engine.state import OpenStep, RunState
+from beamweaver.engine.state import InnerState, OpenStep, RunState
 from beamweaver.types import START
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from beamweaver.checkpoint.entries import Entry
-    from beamweaver.checkpoint.records import Record, StatusName, ThreadImage
+    from beamweaver.checkpoint.records import Checkpoint, Record, StatusName, ThreadImage
     from beamweaver.engine.env import Env
 
-__all__ = ["fold", "parked_status", "progress_of", "raw_entries"]
+__all__ = ["fold", "fold_along", "parked_status", "progress_of", "raw_entries"]
 
 
 def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
@@ -35,16 +42,12 @@ def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
     state.row = image.row
     state.branch = checkpoint.branch
     state.values = values_of(image.values, env)
+    state.kept = kept_of(image.values)
     state.versions = dict(image.versions)
     state.since_full = image.since_full
     state.checkpoint_seq = image.checkpoint.seq
     state.parent_seq = checkpoint.parent
-    state.joins = dict(checkpoint.joins)
-    state.spent = checkpoint.spent
-    state.deferred = tuple([task_of(row, env) for row in checkpoint.deferred])
-    state.executed = checkpoint.executed
-    state.warnings = checkpoint.warnings
-    state.step = OpenStep(checkpoint.next_step, [task_of(row, env) for row in checkpoint.tasks])
+    _go_to(state, checkpoint, env)
     state.tip = image.tip
     _apply(state, raw_entries(image.checkpoint) if raw else image.checkpoint.entries, env)
     for record in () if raw else image.entries:
@@ -62,11 +65,39 @@ def parked_status(state: RunState, before: StatusName) -> StatusName:
         return "complete"
     if any(task.failure is not None for task in tasks) or state.step.failure is not None:
         return "failed"
-    if state.step.paused or any(task.open_questions for task in tasks if task.result is None):
+    if state.step.stands_at_breakpoint or any(
+        task.open_questions for task in tasks if task.result is None
+    ):
         return "waiting"
     if before == "sleeping" and not any(task.asleep for task in tasks if task.result is None):
         return "cancelled"
     return before if before in UNFINISHED else "cancelled"
+
+
+def fold_along(image: ThreadImage, env: Env) -> Iterator[RunState]:
+    """The state at the checkpoint, then after each entry that follows it: one object, which goes on."""
+    state = fold(msgspec.structs.replace(image, entries=()), env)
+    yield state
+    for record in image.entries:
+        for entry in record.entries:
+            for piece in _pieces(entry):
+                _apply(state, (piece,), env)
+                yield state
+
+
+def _pieces(entry: Entry) -> Iterator[Entry]:
+    """An entry, that of a graph in a task as several that bring one thing each."""
+    if type(entry) is not Inner:
+        yield entry
+        return
+    record = decode_record(entry.data)
+    alone = msgspec.structs.replace(record, entries=())
+    if record.checkpoint is not None:
+        yield msgspec.structs.replace(entry, data=encode_record(alone))
+    for inner in record.entries:
+        for piece in _pieces(inner):
+            part = msgspec.structs.replace(alone, checkpoint=None, entries=(piece,))
+            yield msgspec.structs.replace(entry, data=encode_record(part))
 
 
 def progress_of(image: ThreadImage) -> int:
@@ -91,6 +122,56 @@ def raw_entries(record: Record) -> tuple[Entry, ...]:
     )
 
 
+def _go_to(state: RunState, checkpoint: Checkpoint, env: Env) -> None:
+    """The step that a checkpoint begins, and what belongs to the run."""
+    state.joins = dict(checkpoint.joins)
+    state.spent = checkpoint.spent
+    state.deferred = tuple([task_of(row, env) for row in checkpoint.deferred])
+    state.executed = checkpoint.executed
+    state.warnings = checkpoint.warnings
+    state.step = OpenStep(checkpoint.next_step, [task_of(row, env) for row in checkpoint.tasks])
+
+
 def _apply(state: RunState, entries: tuple[Entry, ...], env: Env) -> None:
     for entry in entries:
-        apply_entry(state, entry, env)
+        if type(entry) is Inner:
+            _apply_inner(state, entry, env)
+        else:
+            apply_entry(state, entry, env)
+
+
+def _apply_inner(state: RunState, entry: Inner, env: Env) -> None:
+    """Fold a record of the graph inside of a task."""
+    task = state.step.tasks[entry.task]
+    node = env.graph.nodes.get(task.node)
+    graph = None if node is None else node.subgraph
+    if graph is None:
+        return  # the graph has lost the node; whoever goes on with the thread is told
+    task.awake()
+    if task.inner is None:
+        task.inner = {"": InnerState(state, task, "", graph, env.graph)}
+    inner = task.inner[""]
+    record, within = decode_record(entry.data), env.inside(graph)
+    if record.checkpoint is not None:
+        _apply_checkpoint(inner, record, entry, within)
+    _apply(inner, record.entries, within)
+    inner.seq = record.seq + 1
+
+
+def _apply_checkpoint(state: InnerState, record: Record, entry: Inner, env: Env) -> None:
+    checkpoint = record.checkpoint
+    assert checkpoint is not None, "the caller looked"
+    values = values_of(checkpoint.writes, env)
+    if record.seq == 0:
+        state.start = values
+        state.values = with_initial(state.graph, values)
+    else:
+        names = [name for name in checkpoint.writes if not is_kept(name)]
+        gone = [name for name in names if name not in values]
+        left = {name: value for name, value in state.values.items() if name not in gone}
+        state.values = {**left, **values}
+        state.written.update(names if entry.written is None else entry.written)
+    kept = kept_of(checkpoint.writes)
+    if kept is not None:
+        state.kept = {**(state.kept or {}), **kept}
+    _go_to(state, checkpoint, env)

@@ -15,6 +15,7 @@ import msgspec
 from beamweaver.engine.effects import Attempt
 from beamweaver.engine.ids import task_id
 from beamweaver.engine.merge import head_values
+from beamweaver.engine.nested import failures_of as of_tasks
 from beamweaver.engine.state import Task
 from beamweaver.errors import ErrorHandlerFailed, InvalidUpdate
 from beamweaver.graph import call_handler, call_on_failure
@@ -80,7 +81,7 @@ def failures_of(state: RunState) -> tuple[Failure, ...]:
     """Why the run fails: the step's own failure, then those of its tasks in their order."""
     step = state.step
     own = () if step.failure is None else (step.failure,)
-    return (*own, *(task.failure for task in step.tasks if task.failure is not None))
+    return (*own, *of_tasks(state))
 
 
 def on_failure_attempt(
@@ -98,7 +99,8 @@ def on_failure_attempt(
     step = state.step
     task = Task(ON_FAILURE, position=-1)
     # The same for this failure of the run in every process, and another one for the next.
-    task.id = task_id(state.branch, "", step.number, f"__{ON_FAILURE}__:{step.era}")
+    path = f"__{ON_FAILURE}__:{step.era}"
+    task.id = task_id(state.branch, state.namespace, step.number, path)
     view = dict(head_values(graph, state.values, step)[0])
     return Attempt(task, spec, state.branch, step.number, view, timeout)
 

@@ -8,6 +8,7 @@ from beamweaver.engine._branches import Branches
 from beamweaver.engine._core import Stop
 from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.merge import with_initial
+from beamweaver.engine.rereading import reread_step
 from beamweaver.errors import Draining
 from beamweaver.events import ThreadMigrated
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Effect
     from beamweaver.engine.migrate import Migrated, Opened
-    from beamweaver.engine.state import Result, RunState
+    from beamweaver.engine.state import RunState
 
 __all__ = ["Machine"]
 
@@ -121,7 +122,9 @@ class Machine(Branches):
         Returns:
             The effects, in the order in which they are to be carried out.
         """
-        while self.in_flight is None and self._advance_once():
+        while (self.touched and self.advance_children()) or (
+            self.in_flight is None and self._advance_once()
+        ):
             pass
         if (self.ready or self.ready_async) and self.active and self.stop is None:
             self.start_ready()  # other tasks of the step need not wait for the commit in flight
@@ -143,12 +146,6 @@ class Machine(Branches):
                 self.flush()
             return False
         return self.close()
-
-    def drain(self) -> None:
-        """Start nothing more: when what runs has ended, the run stops as drained."""
-        if self.active and self.stop is None:
-            self.stop = Stop("drained")
-            self.start_nothing()
 
     def cut(self) -> None:
         """The deadline of a drain passed: stop what still runs."""
@@ -192,17 +189,5 @@ class Machine(Branches):
         unstored = {key: mine.values[key] for key in self.graph.unstored & mine.values.keys()}
         mine.values = {**with_initial(self.graph, state.values), **unstored}
         self._view = None
-        for task, stored in zip(mine.step.tasks, state.step.tasks, strict=True):
-            if task.result is not None and stored.result is not None:
-                _take_stored(task.result, stored.result)
-            if task.update is not None:
-                task.update = {**task.update, **(stored.update or {})}
-        for amendment, kept in zip(mine.step.amendments, state.step.amendments, strict=False):
-            _take_stored(amendment, kept)
-
-
-def _take_stored(mine: Result, stored: Result) -> None:
-    """The values of a result as the store has them, beside those that no store keeps."""
-    mine.writes = (*stored.writes, *[write for write in mine.writes if not write.data])
-    for send, kept in zip(mine.sends, stored.sends, strict=True):
-        send.update = {**send.update, **kept.update}
+        reread_step(mine.step, state.step)
+        self.reread_inside(state)

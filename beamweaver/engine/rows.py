@@ -12,6 +12,7 @@ from beamweaver.checkpoint.entries import (
     Failing,
     Finished,
     Handled,
+    Inner,
     Memo,
     MergeFailed,
     Paused,
@@ -21,10 +22,13 @@ from beamweaver.checkpoint.entries import (
     StepFailed,
     TaskFailed,
     TaskRow,
+    UpRow,
     WriteRow,
 )
 from beamweaver.checkpoint.records import CallRow
 from beamweaver.engine.calls import CallKind
+from beamweaver.engine.kept import is_kept
+from beamweaver.engine.nested import amend_inside, passed_on, question_of, reopen
 from beamweaver.engine.state import (
     Amendment,
     Planned,
@@ -68,7 +72,7 @@ __all__ = [
 ]
 
 
-_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo, Slept, Handled, Failing})
+_PROGRESS = frozenset({Finished, TaskFailed, Retrying, Asked, Memo, Slept, Inner, Handled, Failing})
 
 
 def write_rows(writes: tuple[Write, ...]) -> tuple[WriteRow, ...]:
@@ -85,7 +89,13 @@ def finished_row(task: Task) -> Finished:
     """A finished task as it is stored."""
     result = task.result
     assert result is not None, f"task {task.node!r} is not finished"
-    return Finished(task.position, write_rows(result.writes), result.goto, send_rows(result.sends))
+    writes, sends = write_rows(result.writes), send_rows(result.sends)
+    if result.up is None and result.kept is None:
+        return Finished(task.position, writes, result.goto, sends)
+    up = None
+    if result.up is not None:
+        up = UpRow(write_rows(result.up.writes), result.up.goto, send_rows(result.up.sends))
+    return Finished(task.position, writes, result.goto, sends, up, result.kept)
 
 
 def retry_row(task: Task) -> Retrying:
@@ -204,7 +214,9 @@ def writes_of(rows: tuple[WriteRow, ...], env: Env) -> tuple[Write, ...]:
 
 def values_of(stored: Mapping[str, bytes], env: Decoder) -> dict[str, Any]:
     """The values of channels from their encodings; a key that is gone has an empty one."""
-    return {name: env.decode(name, data) for name, data in stored.items() if data}
+    return {
+        name: env.decode(name, data) for name, data in stored.items() if data and not is_kept(name)
+    }
 
 
 def slept_row(task: Task, sleep: Sleep) -> Slept:
@@ -270,7 +282,10 @@ def _apply_to_step(state: RunState, entry: Entry) -> None:
         case Handled():
             _handle(state, entry)
         case Paused():
-            step.paused = entry if entry.before or entry.after else None
+            if entry.before or entry.after:
+                step.paused = entry
+            else:
+                step.pass_breakpoints()
         case Failing():
             step.failing = True
             if entry.failure is not None:
@@ -298,6 +313,8 @@ def continue_step(
     for task in step.tasks:
         if task.result is None:
             task.clear_failure()
+            for key, inner in (task.inner or {}).items():
+                continue_step(inner, None if key else passed_on(inner, amendment))
 
 
 def asked_row(task: Task, question: Question) -> Asked:
@@ -324,9 +341,12 @@ def _edit(state: RunState, entry: Edited, env: Env) -> None:
     writes, sends = writes_of(entry.writes, env), sends_of(entry.sends, env)
     if entry.task < 0:
         step.era += 1
-        step.amendments.append(Amendment(writes, entry.goto, sends, step.era))
+        amendment = Amendment(writes, entry.goto, sends, step.era)
+        step.amendments.append(amendment)
+        amend_inside(step, amendment)
         return
     task = step.tasks[entry.task]
+    task.inner = None
     task.result = Result(writes, entry.goto, sends, step.era)
     task.questions = task.sleeps = None
     task.clear_failure()
@@ -337,7 +357,12 @@ def _finish(state: RunState, entry: Finished, env: Env) -> None:
     task.result = Result(
         writes_of(entry.writes, env), entry.goto, sends_of(entry.sends, env), state.step.era
     )
+    task.result.kept = entry.kept
+    if entry.up is not None:
+        up, around = entry.up, env.around
+        task.result.up = Result(writes_of(up.writes, around), up.goto, sends_of(up.sends, around))
     task.due_us = 0
+    task.inner = None
 
 
 def _retry(state: RunState, entry: Retrying) -> None:
@@ -348,6 +373,7 @@ def _retry(state: RunState, entry: Retrying) -> None:
     task.delay = entry.delay
     task.first_us = entry.first_attempt_us
     task.failure = None
+    reopen(task)
 
 
 def _handle(state: RunState, entry: Handled) -> None:
@@ -374,6 +400,6 @@ def _ask(state: RunState, entry: Asked, env: Env) -> None:
 
 
 def _answer(state: RunState, entry: Answered) -> None:
-    for question in state.step.tasks[entry.task].questions or ():
-        if question.id == entry.id:
-            question.answer = entry.value
+    question = question_of(state.step.tasks[entry.task], entry.id)
+    if question is not None:
+        question.answer = entry.value

@@ -12,6 +12,7 @@ import msgspec
 
 from beamweaver.checkpoint.entries import FailureRow
 from beamweaver.engine.ids import task_id
+from beamweaver.engine.kept import kept_inside, place_of
 from beamweaver.types import Failure
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.entries import Memo, Paused
     from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
     from beamweaver.engine.calls import Prepared
+    from beamweaver.graph.compiled import CompiledGraph
 
 __all__ = [
     "Amendment",
     "Edit",
+    "InnerState",
     "OpenStep",
     "Planned",
     "Question",
@@ -55,12 +58,20 @@ class Planned(msgspec.Struct, eq=False):
 
 
 class Result(msgspec.Struct, eq=False):
-    """What a finished task gave. `era` counts the continuations of its step before it finished."""
+    """What a finished task gave.
+
+    Attributes:
+        era: Counts the continuations of its step before it finished.
+        up: What it commands the graph around, in that graph's terms.
+        kept: What persistent subgraphs in it keep: place -> encoded values.
+    """
 
     writes: tuple[Write, ...]
     goto: tuple[str, ...] | None = None
     sends: tuple[Planned, ...] = ()
     era: int = 0
+    up: Result | None = None
+    kept: dict[str, bytes] | None = None
 
 
 class Amendment(Result, eq=False):
@@ -136,6 +147,7 @@ class Task(msgspec.Struct, eq=False):
         due_us: When the next attempt is due, or 0.
         sleeps: Its sleeps, in order; only the last one may not be over.
         memos: What its durable sub-steps returned, by name, ordinal and key.
+        inner: The graphs that began inside of it: `""` is the graph that its node is, else a call's key.
         id: Its id: worked out on first use (`RunState.id_of`), or kept with its row.
         handling: The failure of its node's last attempt, from when the node's error handler has the task.
     """
@@ -156,6 +168,7 @@ class Task(msgspec.Struct, eq=False):
     questions: list[Question] | None = None
     sleeps: list[Sleep] | None = None
     memos: dict[tuple[str, int, str | None], Memo] | None = None
+    inner: dict[str, InnerState] | None = None
     handling: Failure | None = None
     id: str | None = None
     idle: float | None = None
@@ -167,8 +180,12 @@ class Task(msgspec.Struct, eq=False):
 
     @property
     def open_questions(self) -> list[Question]:
-        """The questions that nobody answered yet."""
-        return [q for q in self.questions or () if q.answer is None]
+        """The questions that nobody answered yet, those inside of it included."""
+        found = [q for q in self.questions or () if q.answer is None]
+        if self.inner is not None:
+            for state in self.inner.values():
+                found.extend([q for task in state.step.tasks for q in task.open_questions])
+        return found
 
     def remember(self, memo: Memo) -> None:
         """A sub-step of the task ended well."""
@@ -200,8 +217,16 @@ class Task(msgspec.Struct, eq=False):
         return (
             self.result is not None
             or self.failure is not None
-            or (self.questions is not None and bool(self.open_questions))
+            or (self.questions is not None and any(q.answer is None for q in self.questions))
+            or (self.inner is not None and self._waits_inside())
         )
+
+    def _waits_inside(self) -> bool:
+        """Whether all that is unfinished inside of it stands still, and some of it waits for somebody."""
+        unfinished = [state for state in (self.inner or {}).values() if state.step.tasks]
+        return any(
+            state.step.stands_at_breakpoint or state.step.asks for state in unfinished
+        ) and all(state.stands_still for state in unfinished)
 
     def ask(self, question: Question) -> None:
         """A question more; one of an id that is there takes that one's place, for its answer was refused."""
@@ -211,12 +236,12 @@ class Task(msgspec.Struct, eq=False):
     def give_to_handler(self, failure: Failure) -> None:
         """The node has failed for good: its error handler has the task, with steps and sleeps of its own."""
         self.failure, self.handling = None, failure
-        self.sleeps = self.memos = None
+        self.sleeps = self.memos = self.inner = None
         self.due_us = 0
 
     def begin_anew(self) -> None:
         """Its result is dropped: it runs again, and so do its sub-steps and its sleeps."""
-        self.result = self.handling = self.sleeps = self.memos = None
+        self.result = self.handling = self.sleeps = self.memos = self.inner = None
 
     def clear_failure(self) -> None:
         """Fresh attempt counts, as a caller's continuation gives them. A sleep goes on."""
@@ -251,7 +276,24 @@ class OpenStep:
     @property
     def asks(self) -> bool:
         """Whether any of its tasks waits for an answer."""
-        return any(task.questions and task.open_questions for task in self.tasks)
+        return any(task.open_questions for task in self.tasks)
+
+    @property
+    def inside(self) -> list[OpenStep]:
+        """The open steps of the graphs that have begun in its unfinished tasks."""
+        unfinished = [task for task in self.tasks if task.result is None and task.inner is not None]
+        return [inner.step for task in unfinished for inner in (task.inner or {}).values()]
+
+    @property
+    def stands_at_breakpoint(self) -> bool:
+        """Whether it, or a graph inside of it, stands at a breakpoint."""
+        return self.paused is not None or any(step.stands_at_breakpoint for step in self.inside)
+
+    def pass_breakpoints(self) -> None:
+        """The run goes on from where it stands, at all depths."""
+        self.paused = None
+        for step in self.inside:
+            step.pass_breakpoints()
 
 
 class RunState:
@@ -264,6 +306,7 @@ class RunState:
         "entry_seqs",
         "executed",
         "joins",
+        "kept",
         "parent_seq",
         "progress_seq",
         "row",
@@ -304,6 +347,18 @@ class RunState:
         """What was noted when the run ended."""
         self.tip = True
         """Whether the head is the last checkpoint of its branch; if not, what goes on begins a new one."""
+        self.kept: dict[str, bytes] | None = None
+        """What persistent subgraphs keep: place -> encoded values. No node sees it."""
+
+    @property
+    def namespace(self) -> str:
+        """What tells the ids of its tasks from those of other runs in the thread."""
+        return ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes around it, the outermost first."""
+        return ()
 
     @property
     def status(self) -> StatusName | None:
@@ -319,8 +374,54 @@ class RunState:
     def id_of(self, task: Task) -> str:
         """The id of a task of the open step, worked out on first use."""
         if task.id is None:
-            task.id = task_id(self.branch, "", self.step.number, task.path)
+            task.id = task_id(self.branch, self.namespace, self.step.number, task.path)
         return task.id
+
+
+class InnerState(RunState):
+    """The state of a graph that runs inside of a task.
+
+    Attributes:
+        graph: The graph.
+        outer: The graph around it.
+        start: The values that it began with.
+        written: The keys that its nodes wrote.
+    """
+
+    __slots__ = ("_names", "_namespace", "graph", "outer", "start", "written")
+
+    def __init__(
+        self, around: RunState, task: Task, key: str, graph: CompiledGraph, outer: CompiledGraph
+    ) -> None:
+        super().__init__(around.thread_id)
+        self.branch = around.branch
+        self._namespace = f"{around.id_of(task)}:{key}" if key else around.id_of(task)
+        self._names = (*around.names, f"{task.node}:{key}" if key else task.node)
+        self.graph = graph
+        self.outer = outer
+        self.kept = kept_inside(around.kept, place_of(task))
+        self.start: Mapping[str, Any] = {}
+        self.written: set[str] = set()
+
+    @property
+    def namespace(self) -> str:
+        """The id of the task around it, which no other run has."""
+        return self._namespace
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes around it, the outermost first; a call's key follows its node after a colon."""
+        return self._names
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing of it can go on by itself."""
+        step = self.step
+        if step.failure is not None or step.paused is not None:
+            return True
+        return all(task.settled for task in step.tasks) and any(
+            task.result is None for task in step.tasks
+        )
 
 
 def failure_of(row: FailureRow, node: str, task: str, attempt: int) -> Failure:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["NOT_YET", "not_supported_yet", "not_yet_faults"]
 
 NOT_YET: Final[dict[str, tuple[str, str]]] = {
-    "subgraph": ("a graph as a node", "call app.invoke(...) of the other graph inside of a node"),
     "isolation": ("isolation=", "start the process inside of the node"),
     "cache": ("cache=", "keep results in a key of the state, or in a cache of your own"),
 }

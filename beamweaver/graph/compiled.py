@@ -121,6 +121,7 @@ class CompiledGraph:
             node.is_async or (node.error_handler is not None and node.error_handler.is_async)
             for node in self.nodes.values()
         )
+        self.has_subgraphs = any(node.subgraph is not None for node in self.nodes.values())
         self.edges = MappingProxyType(dict(edges))
         self.joins = MappingProxyType(dict(joins))
         self.branches = MappingProxyType(dict(branches))

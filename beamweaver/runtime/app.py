@@ -22,13 +22,13 @@ from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.keeping import KeptThreads, Source
+from beamweaver.runtime.lookup import read_state
 from beamweaver.runtime.options import CallOptions, check_options
-from beamweaver.runtime.reading import read_state
 from beamweaver.runtime.requests import check_thread_id, merge_place, message_name, place_of
 from beamweaver.types import Cancel, Invoke, Resume
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from beamweaver.graph.compiled import FailurePolicy
@@ -207,12 +207,21 @@ class App(CompiledGraph, KeptThreads):
         thread_id: str | None = None,
         checkpoint_id: str | None = None,
         *,
+        subgraphs: bool = False,
+        namespace: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
     ) -> ThreadState | None:
         """`get_state`, awaitable: the store is read on another worker."""
         from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
 
-        return await on_a_worker(self.get_state, thread_id, checkpoint_id, config=config)
+        return await on_a_worker(
+            self.get_state,
+            thread_id,
+            checkpoint_id,
+            subgraphs=subgraphs,
+            namespace=namespace,
+            config=config,
+        )
 
     def cancel(self, thread_id: str) -> Outcome:
         """Cancel the thread's running run; it can be continued."""
@@ -223,6 +232,8 @@ class App(CompiledGraph, KeptThreads):
         thread_id: str | None = None,
         checkpoint_id: str | None = None,
         *,
+        subgraphs: bool = False,
+        namespace: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
     ) -> ThreadState | None:
         """A thread as the store has it; None if it does not exist.
@@ -230,6 +241,9 @@ class App(CompiledGraph, KeptThreads):
         Args:
             thread_id: The thread.
             checkpoint_id: A checkpoint of it, raw; the head if None, with what is finished applied.
+            subgraphs: Whether each task shows in `subgraph` how the graph stands that its node is.
+            namespace: The nodes that lead to a graph inside of this one, the outermost first: its state in
+                place of the thread's. None if it has not begun in the open step and kept nothing.
             config: LangGraph's form of thread and checkpoint, as in `ThreadState.parent_config`.
         """
         given, checkpoint_id = place_of(thread_id, config, checkpoint_id)
@@ -238,7 +252,15 @@ class App(CompiledGraph, KeptThreads):
         if self._codec is None:
             self._codec = Codec()
         # Reading needs no ownership: it works while another process runs the store's threads.
-        return read_state(self.checkpointer, self._codec, self, thread_id, checkpoint_id)
+        return read_state(
+            self.checkpointer,
+            self._codec,
+            self,
+            thread_id,
+            checkpoint_id,
+            subgraphs=subgraphs,
+            namespace=namespace,
+        )
 
     def _source(self) -> Source:
         self._check_keeps("get_state_history")

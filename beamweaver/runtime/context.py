@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from beamweaver.engine.effects import Attempt
-    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
     from beamweaver.types import Duration
@@ -63,6 +63,9 @@ class Frame(msgspec.Struct, eq=False):
     """Whether changes inside of values are looked for too."""
     context: Any = None
     """What a caller, or the runtime, gave to the nodes of the run."""
+    namespace: tuple[str, ...] = ()
+    outer: tuple[CompiledGraph, NodeSpec, GraphCodec] | None = None
+    """Of a subgraph: the graph around, the node that it is there, and how that graph's values are encoded."""
 
 
 class Asks(BaseException):
@@ -90,7 +93,7 @@ class Context:
         step_number: The superstep's number.
         node: The node's name.
         attempt: 1 for the first attempt since the caller's last call.
-        namespace: `()` in a graph that is no subgraph.
+        namespace: The nodes around, the outermost first: those that are graphs. `()` in a graph that is none.
     """
 
     __slots__ = (
@@ -145,8 +148,8 @@ class Context:
 
     @property
     def namespace(self) -> tuple[str, ...]:
-        """Where in the nesting of graphs the node is."""
-        return ()
+        """The nodes around this one, the outermost first; empty in a graph that is no subgraph."""
+        return self._frame.namespace
 
     def belongs_to(self, hub: Hub) -> bool:
         """Whether the node runs in that runtime."""
@@ -333,7 +336,7 @@ class Context:
 
         In an attempt that was given up it ends the body.
         """
-        self._attempt.beat_at = self._frame.hub.system.clock.monotonic()
+        self._attempt.beat(self._frame.hub.system.clock.monotonic())
         if self.cancelled:
             raise GivenUp
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.merge import UNSTORED
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.codec import ChannelCodec, Codec
     from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.engine.env import Env
     from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.runtime.hub import Hub
 
@@ -23,7 +25,7 @@ class GraphCodec:
     Values that no store keeps are encoded as nothing.
     """
 
-    __slots__ = ("_any", "_codec", "_encoders", "_nodes", "_plans", "copy")
+    __slots__ = ("_any", "_codec", "_encoders", "_graph", "_nodes", "_plans", "copy")
 
     def __init__(self, codec: Codec, graph: CompiledGraph, node: NodeSpec | None = None) -> None:
         """Of a graph; with a node, of what is sent to that one, whose own schema has types for it."""
@@ -31,6 +33,7 @@ class GraphCodec:
         nodes = graph.nodes.values() if node is None else ()
         self._nodes = {n.name: GraphCodec(codec, graph, n) for n in nodes if n.inputs is not None}
         self._codec = codec
+        self._graph = weakref.ref(graph)  # it is kept beside its graph, by that graph
         self.copy = codec.copy
         self._plans: dict[str, ChannelCodec] = {
             name: codec.plan(channel.type) for name, channel in channels.items() if channel.stored
@@ -42,6 +45,13 @@ class GraphCodec:
         for name, channel in channels.items():
             if not channel.stored:
                 self._encoders[name] = _as_nothing
+
+    @property
+    def graph(self) -> CompiledGraph:
+        """The graph; whoever encodes for it has it."""
+        graph = self._graph()
+        assert graph is not None, "a graph outlives the use of its encoding"
+        return graph
 
     def encoder(self, channel: str) -> Callable[[Any], bytes]:
         """What encodes the values of a channel."""
@@ -93,6 +103,7 @@ class ThreadEnv:
         "_hub",
         "_thread_id",
         "_time",
+        "around",
         "clock",
         "copy",
         "decode",
@@ -102,14 +113,24 @@ class ThreadEnv:
         "encode",
         "encode_sent",
         "epoch",
+        "graph",
         "incarnation",
         "keeps",
         "limits",
     )
 
-    def __init__(self, hub: Hub, codec: GraphCodec, thread_id: str, incarnation: int) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        codec: GraphCodec,
+        thread_id: str,
+        incarnation: int,
+        around: Env | None = None,
+    ) -> None:
         self._hub = hub
         self._thread_id = thread_id
+        self.graph = codec.graph
+        self.around: Env = around or self
         self._codec = hub.codec
         self._time = hub.system.clock.time
         self.clock = hub.system.clock.monotonic
@@ -124,6 +145,12 @@ class ThreadEnv:
         self.decode_old = codec.decode_old
         self.digest = hub.codec.digest
         self.copy = codec.copy
+
+    def inside(self, graph: CompiledGraph) -> ThreadEnv:
+        """The view of a graph that runs inside of a task."""
+        return ThreadEnv(
+            self._hub, self._hub.codec_of(graph), self._thread_id, self.incarnation, self
+        )
 
     @property
     def publishing(self) -> bool:

@@ -9,7 +9,8 @@ from beamweaver.errors import BeamWeaverError, CallRefused
 from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.editing import amake_edit, make_edit
-from beamweaver.runtime.reading import read_rejected, read_state
+from beamweaver.runtime.lookup import read_state
+from beamweaver.runtime.reading import read_rejected
 from beamweaver.runtime.requests import Release, Update
 from beamweaver.types import Cancel, Continue, Receipt, StateUpdate
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from beamweaver.engine import effects as fx
+from beamweaver.engine._child import Child
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.errors import BeamWeaverError, UnknownRun
 from beamweaver.events import AttemptKilled
@@ -22,6 +23,7 @@ from supervisors import Actor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from beamweaver.engine._children import Children
     from beamweaver.engine.effects import Attempt
     from beamweaver.engine.machine import Machine
     from beamweaver.runtime.hub import Hub
@@ -46,13 +48,13 @@ class Hands(Actor):
         self._machine: Machine | None = None
         self._frame: Frame | None = None
         self._bodies = Bodies(hub, self.cell)
-        self._ending: dict[tuple[int, int], Attempt] = {}
-        """Killed attempts whose bodies have not ended: (step, position) -> attempt."""
+        self._ending: dict[tuple[int, ...], Attempt] = {}
+        """Killed attempts whose bodies have not ended: place -> attempt."""
         self._awaited: set[Attempt] = set()
         """Of those, the ones whose end the machine waits for."""
-        self._held: dict[tuple[int, int], fx.StartAttempt] = {}
+        self._held: dict[tuple[int, ...], fx.StartAttempt] = {}
         """Attempts that start when the body of the one before has ended."""
-        self._held_clocks: dict[tuple[int, int], list[fx.SetTimer]] = {}
+        self._held_clocks: dict[tuple[int, ...], list[fx.SetTimer]] = {}
         """Their timeouts, which run from that moment on."""
         self._crowd = _ATTACHED
         self._reload = False
@@ -85,15 +87,21 @@ class Hands(Actor):
         if machine is None or not self._bodies.ended(token):
             return
         node, task_id, number = _who(token)
-        self._fail(machine, token, describe(error, node, task_id, number))
+        self._fail(token, describe(error, node, task_id, number))
 
-    def _fail(self, machine: Machine, token: Any, failure: Failure) -> None:
+    def _owner(self, token: Any) -> Children:
+        """Who hears of an attempt or transition: the machine, or that of a subgraph in it."""
+        owner: Children = token.owner
+        owner.touch()
+        return owner
+
+    def _fail(self, token: Any, failure: Failure) -> None:
         self._fed = True
         if isinstance(token, fx.Attempt):
             self._tainted = True
-            machine.failed(token, failure)
+            self._owner(token).failed(token, failure)
         else:
-            machine.routing_failed(token, failure)
+            self._owner(token).routing_failed(token, failure)
 
     def _lost(self, token: Any, reason: ExitReason) -> None:
         """The actor of an attempt was killed from outside (its own kills are known already)."""
@@ -101,12 +109,12 @@ class Hands(Actor):
         if machine is None or not self._bodies.ended(token):
             return
         if isinstance(token, fx.Attempt):
-            self._ending[token.step, token.position] = token
+            self._ending[token.place] = token
         node, task_id, number = _who(token)
-        self._fail(machine, token, exit_failure(node, task_id, number, reason))
+        self._fail(token, exit_failure(node, task_id, number, reason))
 
     def _body_ended(self, token: Any, *, abandoned: bool) -> None:
-        key = (token.step, token.position) if isinstance(token, fx.Attempt) else (-1, -1)
+        key = token.place if isinstance(token, fx.Attempt) else ()
         self._ending.pop(key, None)
         self._bodies.gone(token)
         if abandoned:
@@ -129,13 +137,15 @@ class Hands(Actor):
     def _lose(self, attempt: Attempt) -> None:
         """The body of an attempt for whose end the machine waits has ended."""
         if self._machine is not None:
-            self._machine.lost(attempt)
+            self._owner(attempt).lost(attempt)
             self._fed = True
 
     def _note(self, note: msg.Note) -> None:
         """A sub-step of a body that runs ended well; that of any other body counts for nothing."""
         machine = self._machine
-        if machine is None or not machine.noted(note.attempt, note.memo, note.done):
+        if machine is None or not self._owner(note.attempt).noted(
+            note.attempt, note.memo, note.done
+        ):
             note.done.offer_error(GivenUp())
         else:
             self._fed = True
@@ -144,8 +154,8 @@ class Hands(Actor):
 
     def _start_attempt(self, effect: fx.StartAttempt) -> None:
         attempt = effect.attempt
-        if self._ending and (attempt.step, attempt.position) in self._ending:
-            self._held[attempt.step, attempt.position] = effect
+        if self._ending and attempt.place in self._ending:
+            self._held[attempt.place] = effect
             return
         machine, hub = self._machine, self._hub
         if machine is None:
@@ -153,12 +163,14 @@ class Hands(Actor):
         if hub.fault is not None:
             hub.reached("thread.start", self.thread_id)
         try:
-            self._bodies.start(self._frame_of(machine), attempt)
+            self._bodies.start(self._frame_of(machine, attempt.owner), attempt)
         except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
             node, task_id, number = _who(attempt)
-            self._fail(machine, attempt, describe(error, node, task_id, number))
+            self._fail(attempt, describe(error, node, task_id, number))
 
-    def _frame_of(self, machine: Machine) -> Frame:
+    def _frame_of(self, machine: Machine, owner: Children | None) -> Frame:
+        if owner is not machine and isinstance(owner, Child):
+            return self._inner_frame(machine, owner)
         row, frame = machine.state.row, self._frame
         run_id = "" if row is None else row.run.names[0]  # an edit may come before the first run
         if frame is None or frame.run_id != run_id or frame.graph is not machine.graph:
@@ -170,18 +182,36 @@ class Hands(Actor):
             self._frame = frame
         return frame
 
+    def _inner_frame(self, machine: Machine, child: Child) -> Frame:
+        if child.frame is None:
+            around = self._frame_of(machine, child.outer)
+            graph = child.graph
+            child.frame = Frame(
+                self._hub,
+                graph,
+                self._hub.codec_of(graph),
+                self.thread_id,
+                around.run_id,
+                around.strict if graph.strict is None else graph.strict,
+                around.context,
+                child.state.names,
+                (around.graph, child.attempt.node, around.codec),
+            )
+        frame: Frame = child.frame
+        return frame
+
     def _start_transition(self, effect: fx.StartTransition) -> None:
         machine = self._machine
         if machine is None:
             return
         try:
-            self._bodies.route(self._frame_of(machine), effect.transition)
+            self._bodies.route(self._frame_of(machine, effect.transition.owner), effect.transition)
         except Exception as error:  # noqa: BLE001 - no worker to be had is the routers' failure
-            self._fail(machine, effect.transition, describe(error, "", "", 1))
+            self._fail(effect.transition, describe(error, "", "", 1))
 
     def _cancel_attempt(self, effect: fx.CancelAttempt) -> None:
         attempt = effect.attempt
-        key = (attempt.step, attempt.position)
+        key = attempt.place
         if self._ending.get(key) is attempt:
             # Killed before, and its body still runs.
             if effect.wait:
@@ -215,7 +245,7 @@ class Hands(Actor):
 
     def _set_timer(self, effect: fx.SetTimer) -> None:
         for key, held in self._held.items():
-            if effect.key in (held.attempt.timer, held.attempt.idle_timer):
+            if effect.key in _timers_of(held.attempt):
                 self._held_clocks.setdefault(key, []).append(effect)
                 return
         assert self._hub.timers is not None, "the timers start before the threads"
@@ -281,6 +311,13 @@ class Hands(Actor):
 
     def _publish(self, effect: fx.Publish) -> None:
         self._hub.publish(effect.event)
+
+
+def _timers_of(attempt: Attempt) -> list[tuple[Any, ...]]:
+    """The keys under which the machine asks for an attempt's timers."""
+    owner = attempt.owner
+    keys = [key for key in (attempt.timer, attempt.idle_timer) if key is not None]
+    return [key if owner is None else owner.outer_key(key) for key in keys]
 
 
 def _who(token: Any) -> tuple[str, str, int]:

@@ -13,11 +13,12 @@ from beamweaver.runtime.editing import EditedThreads
 from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.heads import move_head
 from beamweaver.runtime.history import read_history
+from beamweaver.runtime.inner_history import read_inner_history
 from beamweaver.runtime.reading import seq_of
 from beamweaver.runtime.requests import check_thread_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.records import ThreadRow
@@ -73,6 +74,7 @@ class KeptThreads(EditedThreads):
         limit: int | None = None,
         before: str | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        namespace: Sequence[str] = (),
     ) -> Iterator[ThreadState]:
         """The checkpoints of a thread, of all its branches, newest first by the order of storing.
 
@@ -88,6 +90,9 @@ class KeptThreads(EditedThreads):
             filter: What the metadata must have, such as `{"source": "loop"}`: any of `graph`, `version`,
                 `source` (`"input"`, `"loop"`, `"update"` or `"fork"`), `step`, `run_id`, `reason` and
                 `owner_deaths`.
+            namespace: The nodes that lead to a graph inside of this one, the outermost first: its steps
+                in place of the thread's. They are kept while the step of the graph around is open, and no
+                longer; of several at once the first one's are given. `before` and `filter` are for threads.
 
         Returns:
             An iterator of states; `state.config["configurable"]["checkpoint_id"]` is the checkpoint's id.
@@ -110,6 +115,13 @@ class KeptThreads(EditedThreads):
         """
         source = self._source()
         check_thread_id(thread_id, source.limits)
+        if namespace:
+            if before is not None or filter is not None:
+                raise InvalidCall(
+                    "the steps of a subgraph have no ids and no notes; leave before= and filter= out"
+                )
+            store, codec, find = source.store, source.codec, source.find
+            return read_inner_history(store, codec, find, thread_id, namespace, limit)
         return read_history(
             source.store,
             source.codec,

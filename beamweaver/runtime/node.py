@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from beamweaver.engine.effects import Attempt
     from beamweaver.engine.state import Question, Sleep
+    from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.views import Given
-    from beamweaver.types import Failure, Send
+    from beamweaver.types import Command, Failure, Send
 
 __all__ = ["NodeActor", "planned", "run_async", "to_result"]
 
@@ -79,8 +80,23 @@ def _judged(
     changed = changes(attempt.view, given)
     if changed:
         raise state_mutated(attempt.node.name, changed)
-    answer = normalize(frame.graph, attempt.node, returned)
-    return to_result(frame.codec, answer, attempt.node.name)
+    outer = frame.outer
+    answer = normalize(frame.graph, attempt.node, returned, nested=outer is not None)
+    result = to_result(frame.codec, answer, attempt.node.name)
+    if answer.parent and outer is not None:
+        _command(result, answer.parent, outer)
+    return result
+
+
+def _command(
+    result: Result,
+    commands: tuple[Command, ...],
+    outer: tuple[CompiledGraph, NodeSpec, GraphCodec],
+) -> None:
+    """Let a result command the graph around, which judges the commands as of the node that it is there."""
+    graph, node, codec = outer
+    result.up = to_result(codec, normalize(graph, node, list(commands)), node.name)
+    result.goto = result.goto or ()  # the subgraph ends: none of its own edges is taken
 
 
 def _ended_by(

@@ -11,7 +11,6 @@ from beamweaver.engine.fitting import check_version, graph_changed, version_of, 
 from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
-from beamweaver.engine.refusals import wrong_graph
 from beamweaver.engine.rows import values_of
 from beamweaver.errors import DeserializationError, GraphTooOld, InvalidCall, InvalidUpdate
 from beamweaver.graph.migrations import migrations_from
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.engine.calls import Call
+    from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState, Task
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.hub import Hub
@@ -33,10 +33,13 @@ __all__ = [
     "is_checkpoint",
     "metadata_of",
     "read_rejected",
-    "read_state",
     "recorded_outcome",
     "seq_of",
     "snapshot",
+    "values_and_fault",
+    "view_of_task",
+    "waiting_nodes",
+    "why_not",
 ]
 
 
@@ -52,7 +55,14 @@ class ReadEnv:
     publishing = False
     keeps = True
 
-    def __init__(self, codec: Any, plans: GraphCodec, *, old: bool = False) -> None:
+    def __init__(
+        self, codec: Any, plans: GraphCodec, around: Env | None = None, *, old: bool = False
+    ) -> None:
+        self._codec = codec
+        self._old = old
+        self.graph = plans.graph
+        self.around: Env = around or self
+        self._inside: dict[CompiledGraph, ReadEnv] = {}
         self.encode = plans.encode
         self.encode_sent = plans.encode_sent
         self.decode_old = plans.decode_old
@@ -65,6 +75,14 @@ class ReadEnv:
 
     def _decode_old_sent(self, node: str, key: str, data: bytes) -> Any:
         return self.decode_old(key, data, node)
+
+    def inside(self, graph: CompiledGraph) -> ReadEnv:
+        """The same for a graph that runs inside of a task."""
+        env = self._inside.get(graph)
+        if env is None:
+            plans = GraphCodec(self._codec, graph)
+            env = self._inside[graph] = ReadEnv(self._codec, plans, self, old=self._old)
+        return env
 
     def now_us(self) -> int:
         """No clock here."""
@@ -87,33 +105,6 @@ class ReadEnv:
         raise InvalidCall(f"a reader of one image does not load another ({seq})")
 
 
-def read_state(
-    store: Checkpointer,
-    codec: Any,
-    graph: CompiledGraph,
-    thread_id: str,
-    checkpoint: str | None = None,
-) -> ThreadState | None:
-    """A thread as the store has it; None if it, or that checkpoint, does not exist.
-
-    Raises:
-        WrongGraph: The thread was begun by a graph of another name.
-        InvalidCall: `checkpoint` is no checkpoint id.
-    """
-    seq = seq_of(checkpoint)
-    image = store.load(thread_id, seq)
-    if image is None or not is_checkpoint(image, checkpoint):
-        return None
-    if image.row.graph != graph.name:
-        raise wrong_graph(thread_id, image.row.graph, graph.name)
-    raw = seq is not None
-    plans = GraphCodec(codec, graph)
-    state, error = folded(image, codec, plans, raw=raw)
-    if not raw:
-        error = _why_not(image, graph, error)
-    return snapshot(graph, image, state, ReadEnv(codec, plans), raw=raw, graph_error=error)
-
-
 def folded(
     image: ThreadImage, codec: Any, plans: GraphCodec, *, raw: bool
 ) -> tuple[RunState, str | None]:
@@ -129,7 +120,7 @@ def folded(
         return state, f"the stored value {error.message}; it is shown as plain data"
 
 
-def _why_not(image: ThreadImage, graph: CompiledGraph, unread: str | None) -> str | None:
+def why_not(image: ThreadImage, graph: CompiledGraph, unread: str | None) -> str | None:
     """Why the head cannot go on under this graph; None also where a migration is to see to it."""
     stored = version_of(image)
     if migrations_from(graph.migrations, stored, graph.version):
@@ -198,15 +189,15 @@ def snapshot(
 ) -> ThreadState:
     """A folded image as people see it; a raw one is an older checkpoint by itself."""
     whole = graph_error is not None or version_of(image) != graph.version
-    values, merge_error = _values(graph, state, whole=whole)
-    tasks = tuple(_view(state, task) for task in state.step.tasks if task.node != START)
+    values, merge_error = values_and_fault(graph, state, whole=whole)
+    tasks = tuple(view_of_task(state, task) for task in state.step.tasks if task.node != START)
     row = image.row
     record = image.checkpoint
     step = record.checkpoint
     assert step is not None, "an image begins at a checkpoint"
     return ThreadState(
         values=values,
-        next=_next(state),
+        next=waiting_nodes(state),
         tasks=tasks,
         interrupts=tuple(i for task in tasks for i in task.interrupts),
         pending_writes=tuple(
@@ -231,7 +222,9 @@ def snapshot(
     )
 
 
-def _values(graph: CompiledGraph, state: RunState, *, whole: bool) -> tuple[Any, str | None]:
+def values_and_fault(
+    graph: CompiledGraph, state: RunState, *, whole: bool = False
+) -> tuple[Any, str | None]:
     """The state in the form of the schema, and why its results do not merge.
 
     What a class refuses, and what is of another version, is shown `whole`, as a dict: nothing keeps people
@@ -246,7 +239,7 @@ def _values(graph: CompiledGraph, state: RunState, *, whole: bool) -> tuple[Any,
         return dict(values), merge_error or (error.message if state.values else None)
 
 
-def _next(state: RunState) -> tuple[str, ...]:
+def waiting_nodes(state: RunState) -> tuple[str, ...]:
     """Each node of the unfinished step that is not finished; where all are, the step's own nodes.
 
     Deferred nodes come after them.
@@ -261,8 +254,8 @@ def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
     return {"configurable": {"thread_id": thread_id, "checkpoint_id": checkpoint_id(branch, seq)}}
 
 
-def _view(state: RunState, task: Task) -> TaskView:
-    id_ = state.id_of(task)
+def view_of_task(state: RunState, task: Task) -> TaskView:
+    """A task of an open step as people see it."""
     failure = task.failure or (task.handling if task.result is None else None)
     if task.result is not None:
         how = "finished"
@@ -275,13 +268,14 @@ def _view(state: RunState, task: Task) -> TaskView:
     else:
         how = "sleeping" if task.asleep else "retrying" if task.due_us else "pending"
     return TaskView(
-        id=id_,
+        id=state.id_of(task),
         node=task.node,
         state=how,
         attempt=max(task.failures, 1) if failure else task.failures + 1,
         failure=failure,
         interrupts=interrupts_of(state, task),
         due=_time(task.due_us) if task.due_us and how in ("retrying", "sleeping") else None,
+        namespace=state.names,
     )
 
 

@@ -119,6 +119,7 @@ class Routing:
             transition.step,
             transition.view,
             transition.timeout,
+            owner=transition.owner,
         )
         context = Context(self._frame, attempt)
         given = give(self._frame, attempt)

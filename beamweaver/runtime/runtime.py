@@ -18,13 +18,13 @@ from beamweaver.runtime.given import check_context, check_contexts
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.health import health_of, statistics_of
 from beamweaver.runtime.keeping import KeptThreads, Source
-from beamweaver.runtime.reading import read_state
+from beamweaver.runtime.lookup import read_state
 from beamweaver.runtime.requests import check_thread_id
 
 if TYPE_CHECKING:
     import asyncio
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from beamweaver.events import Event
@@ -269,9 +269,11 @@ class Runtime(KeptThreads):
         thread_id: str,
         checkpoint_id: str | None = None,
         *,
+        subgraphs: bool = False,
+        namespace: Sequence[str] = (),
         graph: CompiledGraph | str | None = None,
     ) -> ThreadState | None:
-        """A thread as the store has it; None if it does not exist."""
+        """A thread as the store has it; None if it does not exist. See `App.get_state`."""
         core = self._running()
         check_thread_id(thread_id, core.hub.limits)
         if graph is None:
@@ -280,7 +282,15 @@ class Runtime(KeptThreads):
                 return None
             graph = image.row.graph
         found = self._graph_of(core, graph)
-        return read_state(core.store, core.hub.codec, found, thread_id, checkpoint_id)
+        return read_state(
+            core.store,
+            core.hub.codec,
+            found,
+            thread_id,
+            checkpoint_id,
+            subgraphs=subgraphs,
+            namespace=namespace,
+        )
 
     def _source(self) -> Source:
         core = self._running()

@@ -76,7 +76,7 @@ class ThreadActor(Hands):
         hub.bodies[self.thread_id] = self._bodies
         if before is not None:
             for attempt in self._bodies.adopt(before):
-                self._ending[attempt.step, attempt.position] = attempt
+                self._ending[attempt.place] = attempt
         self._claim()
 
     def _claim(self) -> None:
@@ -294,22 +294,23 @@ class ThreadActor(Hands):
             return
         self._fed = True
         kind = type(value)
+        owner = self._owner(token)
         if kind is Result:
-            machine.succeeded(token, value)
+            owner.succeeded(token, value)
         elif kind is tuple:
             self._tainted = True
-            machine.asked(token, *value)
+            owner.asked(token, *value)
         elif kind is Sleep:
             self._tainted = True
-            machine.slept(token, value)
+            owner.slept(token, value)
         elif kind is Routes:
-            machine.routed(token, value)
+            owner.routed(token, value)
         else:
-            self._fail(machine, token, value)
+            self._fail(token, value)
 
     def _ring(self, key: Any) -> None:
         """A timer of the machine is due."""
-        if self._tainted and self._machine is not None and key[0] in ("retry", "sleep"):
+        if self._tainted and self._machine is not None and _innermost(key)[0] in ("retry", "sleep"):
             self._read_again(self._machine)
         self._feed(lambda machine: machine.fired(key))
 
@@ -390,7 +391,7 @@ class ThreadActor(Hands):
         if self._reload and machine.in_flight is None:
             self._reload = False
             self._read_again(machine)
-        if self._tainted and machine.settled:
+        if self._tainted and (machine.settled or machine.family):
             self._read_again(machine)
         if self._hub.draining:
             machine.drain()
@@ -453,3 +454,10 @@ class ThreadActor(Hands):
             writer.put_inline(
                 Apply(lambda store, epoch: store.delete_thread(epoch, thread_id), gone)
             )
+
+
+def _innermost(key: Any) -> Any:
+    """The key of a timer as the machine that asked for it knows it: a subgraph's is wrapped."""
+    while key[0] == "in":
+        key = key[3]
+    return key

@@ -25,22 +25,18 @@ from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.migrate import open_image
-from beamweaver.engine.plan import Route, Routes
-from beamweaver.engine.rows import input_data, values_of
+from beamweaver.engine.plan import Routes
+from beamweaver.engine.rows import input_data
 from beamweaver.engine.state import Edit, Question, Result, Sleep, Write
-from beamweaver.errors import UnknownRun
+from beamweaver.events import TaskAcknowledged
 from beamweaver.graph.edits import normalize_update
-from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import (
     call_node,
-    call_router,
     normalize,
     normalize_input,
-    normalize_routing,
 )
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.node import planned
-from beamweaver.types import Command
 from tests.engine.driver_parts import (
     HANGS,
     Asks,
@@ -51,9 +47,11 @@ from tests.engine.driver_parts import (
     Later,
     TestEnv,
     awaited,
+    choose,
+    goto,
     placed,
     plain,
-    router_failure,
+    recorded,
     task_as_data,
     told,
     without,
@@ -395,11 +393,13 @@ class Driver:
             case fx.Reply():
                 self._answered(effect)
             case fx.ReplyRecorded():
-                self._answered(fx.Reply(effect.call, *self._recorded(effect)))
+                self._answered(fx.Reply(effect.call, *recorded(self, effect)))
             case fx.Noted():
                 self.noted.append(effect.token)
             case fx.Publish():
                 self.events.append(effect.event)
+                if type(effect.event) is TaskAcknowledged and effect.event.namespace:
+                    self.finished.add(effect.event.task_id)
             case fx.CancelTransition():
                 pass
 
@@ -410,13 +410,6 @@ class Driver:
 
     def _forget(self, call: Call) -> None:
         self.calls = [other for other in self.calls if other.id != call.id]
-
-    def _recorded(self, effect: fx.ReplyRecorded) -> tuple[Any, Any]:
-        seq = self.store.run_end(self.thread_id, effect.number)
-        if seq is None:
-            return None, UnknownRun("no recorded outcome")
-        image = self.store.load(self.thread_id, seq)
-        return values_of(image.values, self.env), None
 
     # Attempts -----------------------------------------------------------------------------------
 
@@ -438,7 +431,7 @@ class Driver:
 
     def _body(self, attempt: fx.Attempt) -> Any:
         try:
-            attempt.view = self.graph.view(attempt.view, attempt.node)
+            attempt.view = attempt.owner.graph.view(attempt.view, attempt.node)
             returned = call_node(attempt.node, attempt.view, Ctx(self, attempt))
             if inspect.iscoroutine(returned):
                 returned = awaited(returned)
@@ -454,63 +447,64 @@ class Driver:
         if isinstance(returned, (BaseException, Exits)):
             return returned
         try:
-            return self.result_of(normalize(self.graph, attempt.node, returned))
+            return self._result(attempt, returned)
         except Exception as error:
             return error
 
-    def result_of(self, answer: Any) -> Result:
-        encode = self.env.encode
+    def _result(self, attempt: fx.Attempt, returned: Any) -> Result:
+        owner = attempt.owner
+        nested = owner.outer is not None
+        answer = normalize(owner.graph, attempt.node, returned, nested=nested)
+        result = self.result_of(answer, owner.env)
+        if answer.parent:
+            judged = normalize(owner.outer.graph, owner.attempt.node, list(answer.parent))
+            result.up = self.result_of(judged, owner.outer.env)
+            result.goto = result.goto or ()
+        return result
+
+    def result_of(self, answer: Any, env: Any = None) -> Result:
+        env = env or self.env
+        encode = env.encode
         writes = tuple(Write(c, v, encode(c, v), over) for c, v, over in answer.writes)
-        return Result(writes, answer.goto, planned(self.env.plans, answer.sends, ""))
+        return Result(writes, answer.goto, planned(env.plans, answer.sends, ""))
 
     # Actions ------------------------------------------------------------------------------------
 
     def _do_end(self, token: Any) -> None:
         attempt, value = token
+        owner = self._owner(attempt)
         match value:
             case Result():
-                self.machine.succeeded(attempt, value)
+                owner.succeeded(attempt, value)
             case Question():
-                self.machine.asked(attempt, value)
+                owner.asked(attempt, value)
             case Sleep():
-                self.machine.slept(attempt, value)
+                owner.slept(attempt, value)
             case Exits():
                 failure = exit_failure(attempt.task.node, attempt.task_id, attempt.number, "killed")
-                self.machine.failed(attempt, failure)
+                owner.failed(attempt, failure)
             case _:
                 failure = describe(value, attempt.task.node, attempt.task_id, attempt.number)
-                self.machine.failed(attempt, failure)
+                owner.failed(attempt, failure)
+
+    def _owner(self, token: Any) -> Any:
+        """The machine that hears of an attempt or transition: that of the graph which it is of."""
+        token.owner.touch()
+        return token.owner
 
     def _do_lost(self, attempt: fx.Attempt) -> None:
-        self.machine.lost(attempt)
+        self._owner(attempt).lost(attempt)
 
     def _do_fire(self, key: Any) -> None:
         self.machine.fired(key)
 
     def _do_route(self, transition: fx.Transition) -> None:
-        routes = Routes(transition.spent)
-        node = ""
-        try:
-            for exit_ in transition.exits:
-                node = exit_.task.node
-                for branch in exit_.branches:
-                    returned = call_router(branch, self.graph.view(transition.view), None)
-                    targets, sends = normalize_routing(self.graph, branch, returned)
-                    routes.add(exit_.task, Route(targets, planned(self.env.plans, sends, "")))
-                answers = {}
-                for guard in guards_to_ask(exit_.guards, routes.spent):
-                    self.asked.append(guard.key)
-                    said = call_guard(guard, self.graph.view(transition.view), None)
-                    said = awaited(said) if guard.is_async else said
-                    answers[guard.key] = judge_guard(guard, said)
-                if exit_.guards:
-                    routes.cross(exit_.task, exit_.guards, answers)
-        except Exception as error:
-            self.machine.routing_failed(
-                transition, describe(router_failure(error, node), node, "", 1)
-            )
-            return
-        self.machine.routed(transition, routes)
+        owner = self._owner(transition)
+        routes = choose(self, transition, owner)
+        if isinstance(routes, Routes):
+            owner.routed(transition, routes)
+        else:
+            owner.routing_failed(transition, routes)
 
     def _do_write(self, commit: Any) -> None:
         number = len(self.commits)
@@ -550,7 +544,15 @@ class Driver:
         assert self.values == without(stored.values, self.graph.unstored)
         for name in ("row", "versions", "joins", "executed", "seq", "checkpoint_seq"):
             assert getattr(mine, name) == getattr(stored, name), name
-        for name in ("branch", "parent_seq", "since_full", "entry_seqs", "spent", "warnings"):
+        for name in (
+            "branch",
+            "parent_seq",
+            "since_full",
+            "entry_seqs",
+            "spent",
+            "warnings",
+            "kept",
+        ):
             assert getattr(mine, name) == getattr(stored, name), name
         assert [(t.node, t.path, t.update) for t in mine.deferred] == [
             (t.node, t.path, t.update) for t in stored.deferred
@@ -578,14 +580,10 @@ class Driver:
         if checkpoint is not None and checkpoint.source == "migrate":
             return  # its tasks are those of the open step
         if checkpoint is not None:
-            self.finished.update(a.task_id for a in self.started if a.step <= checkpoint.step)
+            step = checkpoint.step
+            self.finished.update(a.task_id for a in self.started if a.place[0] <= step)
         else:
             step = self.machine.state.step
             for entry in commit.record.entries:
                 if hasattr(entry, "sends") and hasattr(entry, "task"):
                     self.finished.add(self.machine.state.id_of(step.tasks[entry.task]))
-
-
-def goto(*nodes: Any, **update: Any) -> Command:
-    """A command with an update."""
-    return Command(update=update or None, goto=list(nodes))

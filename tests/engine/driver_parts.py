@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 from beamweaver.checkpoint.records import decode_call
 from beamweaver.engine import Call, CallKind, Prepared
 from beamweaver.engine import effects as fx
+from beamweaver.engine.failures import describe
 from beamweaver.engine.ids import idempotency_key, interrupt_id
-from beamweaver.engine.rows import sends_of, writes_of
+from beamweaver.engine.plan import Route, Routes
+from beamweaver.engine.rows import sends_of, values_of, writes_of
 from beamweaver.engine.state import Question, Sleep
-from beamweaver.errors import RouterFailed, SerializationError, UnknownTarget
+from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, UnknownTarget
+from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
+from beamweaver.graph.updates import call_router, normalize_routing
 from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.node import planned
+from beamweaver.types import Command
 
 if TYPE_CHECKING:
     from tests.engine.driver import Driver
@@ -51,7 +57,8 @@ class Ctx:
         self._asked = 0
         self._slept = 0
         self.attempt = attempt.number
-        self.era = driver.machine.state.step.era
+        self.era = attempt.owner.state.step.era
+        self.namespace = attempt.owner.state.names
         self.task_id = attempt.task_id
         self.step = attempt.step
         self.node = attempt.task.node
@@ -82,20 +89,28 @@ class TestEnv:
     __test__ = False
     keeps = True
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, graph: Any = None, around: Any = None) -> None:
         self._driver = driver
         self._codec = driver.codec
+        self.graph = graph or driver.graph
+        self.around = around or self
+        self._inside: dict[Any, TestEnv] = {}
         self.epoch = driver.epoch
-        self.incarnation = next(driver.incarnations)
+        self.incarnation = around.incarnation if around else next(driver.incarnations)
         self.limits = driver.limits
         self.publishing = driver.publishing
-        codec = self.plans = GraphCodec(self._codec, driver.graph)
+        codec = self.plans = GraphCodec(self._codec, self.graph)
         self.encode, self.decode = codec.encode, codec.decode
         self.decode_sent, self.copy = codec.decode_sent, codec.copy
         self.decode_old, self.encode_sent = codec.decode_old, codec.encode_sent
         self.encode_any = self._codec.encode
         self.decode_any = self._codec.decode
         self.digest = self._codec.digest
+
+    def inside(self, graph: Any) -> TestEnv:
+        if graph not in self._inside:
+            self._inside[graph] = TestEnv(self._driver, graph, self)
+        return self._inside[graph]
 
     def now_us(self) -> int:
         return int(self._driver.now * 1_000_000)
@@ -145,8 +160,23 @@ def plain(result: Any) -> Any:
 def task_as_data(task: Any, env: TestEnv) -> Any:
     questions = [(q.id, q.value, q.answer, q.schema, q.reason) for q in task.questions or ()]
     due = (task.failures, task.due_us if task.due_us > env.now_us() + 1 else 0)
-    failed = task.failure and (task.failure.code, task.failure.attempt, task.failure.message)
-    return plain(task.result), failed, questions, due
+    failed = task.failure and (task.failure.code, task.failure.message)
+    attempt = task.failure and not task.inner and task.failure.attempt
+    inner = {key: inner_as_data(state, env) for key, state in (task.inner or {}).items()}
+    return plain(task.result), failed, attempt, questions, due, inner
+
+
+def inner_as_data(state: Any, env: TestEnv) -> Any:
+    """A run inside of a task, for comparison; one that has nothing to be kept is as one that never began."""
+    if state.seq <= 1 and not any(task.failure for task in state.step.tasks):
+        return None
+    step = state.step
+    amendments = [plain(amendment) for amendment in step.amendments]
+    tasks = [(state.id_of(task), task_as_data(task, env)) for task in step.tasks]
+    unstored = state.graph.unstored
+    values, start = without(state.values, unstored), without(state.start, unstored)
+    run = (values, start, state.written, state.kept, state.seq)
+    return run, step.number, step.era, amendments, state.joins, state.executed, tasks
 
 
 def router_failure(error: Exception, node: str) -> Exception:
@@ -192,3 +222,40 @@ def placed(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a call that may name a checkpoint."""
     place = (options.get("checkpoint"), options.get("fork", False))
     return options if place == (None, False) else {**options, "place": repr(place).encode()}
+
+
+def choose(driver: Driver, transition: fx.Transition, owner: Any) -> Any:
+    """What the routers and guards of a step chose, or how they failed."""
+    routes = Routes(transition.spent)
+    node = ""
+    try:
+        for exit_ in transition.exits:
+            node = exit_.task.node
+            for branch in exit_.branches:
+                returned = call_router(branch, owner.graph.view(transition.view), None)
+                targets, sends = normalize_routing(owner.graph, branch, returned)
+                routes.add(exit_.task, Route(targets, planned(owner.env.plans, sends, "")))
+            answers = {}
+            for guard in guards_to_ask(exit_.guards, routes.spent):
+                driver.asked.append(guard.key)
+                said = call_guard(guard, owner.graph.view(transition.view), None)
+                said = awaited(said) if guard.is_async else said
+                answers[guard.key] = judge_guard(guard, said)
+            if exit_.guards:
+                routes.cross(exit_.task, exit_.guards, answers)
+    except Exception as error:
+        return describe(router_failure(error, node), node, "", 1)
+    return routes
+
+
+def recorded(driver: Driver, effect: fx.ReplyRecorded) -> tuple[Any, Any]:
+    seq = driver.store.run_end(driver.thread_id, effect.number)
+    if seq is None:
+        return None, UnknownRun("no recorded outcome")
+    image = driver.store.load(driver.thread_id, seq)
+    return values_of(image.values, driver.env), None
+
+
+def goto(*nodes: Any, **update: Any) -> Command:
+    """A command with an update."""
+    return Command(update=update or None, goto=list(nodes))

@@ -15,7 +15,16 @@ from typing import Annotated, Any, TypedDict
 
 from beamweaver.errors import NodeFailed
 from beamweaver.graph import Ephemeral, Graph, RemainingSteps, Topic, Untracked
-from beamweaver.types import END, START, Command, Completed, Interrupted, RetryPolicy, Send
+from beamweaver.types import (
+    END,
+    PARENT,
+    START,
+    Command,
+    Completed,
+    Interrupted,
+    RetryPolicy,
+    Send,
+)
 from tests.engine.driver import Crashed, Driver, Later
 
 __all__ = [
@@ -81,6 +90,12 @@ class Node:
         """Of the keys of other kinds, what it logs."""
         self.writes: list[str] = []
         """Of these keys, what it writes."""
+        self.inner: Plan | None = None
+        """The graph that it is."""
+        self.persistent = False
+        self.sleeps = False
+        self.up: tuple[str, ...] | None = None
+        """Where it sends the graph around, if it commands that one at all."""
 
 
 class GuardEdge:
@@ -119,14 +134,18 @@ class Plan:
         seed: That drew it; every failure message should name it.
     """
 
-    def __init__(self, seed: int, *, disturbed: bool = True) -> None:
+    def __init__(
+        self, seed: int, *, disturbed: bool = True, depth: int = 0, small: bool = False
+    ) -> None:
         self.seed = seed
+        self.name = "g"
         rng = random.Random(seed)
         count = 0
         self.layers: list[list[Node]] = []
-        for _layer in range(rng.randint(1, 3)):
+        most = 2 if small else 3
+        for _layer in range(rng.randint(1, most)):
             layer = [
-                Node(f"n{count + i}", rng, disturbed=disturbed) for i in range(rng.randint(1, 3))
+                Node(f"n{count + i}", rng, disturbed=disturbed) for i in range(rng.randint(1, most))
             ]
             count += len(layer)
             self.layers.append(layer)
@@ -149,7 +168,8 @@ class Plan:
         self.tells = False
         if disturbed:
             self._disturb(random.Random(f"more of {seed}"))
-
+        if depth:
+            self._nest(random.Random(f"{seed} nested"), disturbed=disturbed, depth=depth)
         self._draw_kinds(random.Random(f"kinds {seed}"))
 
     def _draw_kinds(self, rng: random.Random) -> None:
@@ -170,6 +190,34 @@ class Plan:
         if rng.random() < 0.25:
             self.after = rng.sample(names, 1)
         self.tells = rng.random() < 0.3
+
+    def _nest(self, rng: random.Random, *, disturbed: bool, depth: int) -> None:
+        """Let some nodes be graphs, of which some nodes command this one."""
+        for number, node in enumerate(self.nodes):
+            if not node.loops and rng.random() < 0.35:
+                seed = rng.randrange(1 << 30)
+                inner = Plan(seed, disturbed=disturbed, depth=depth - 1, small=True)
+                inner.name = f"g{depth}{number}"
+                node.inner = inner
+                sent = node is self.worker or inner.worker.inner is not None
+                node.persistent = not sent and rng.random() < 0.4
+                if node is self.worker:
+                    inner.forget()
+                later = [n.name for n in self.nodes[number + 1 :]]
+                for deeper in inner.nodes:
+                    deeper.sleeps = disturbed and rng.random() < 0.2
+                    deeper.writes = [key for key in deeper.writes if key != "signal"]
+                    if rng.random() < 0.15 and deeper.inner is None:
+                        deeper.up = rng.choice(
+                            [(), (), tuple(rng.sample(later, min(1, len(later))))]
+                        )
+
+    def forget(self) -> None:
+        """Tasks that run at once in one graph: none of the graphs in it is persistent."""
+        for node in self.nodes:
+            node.persistent = False
+            if node.inner is not None:
+                node.inner.forget()
 
     def _connect(self, rng: random.Random) -> None:
         for node in self.layers[0]:
@@ -227,15 +275,17 @@ class Plan:
 
     def compile(self, **options: Any) -> Any:
         """The graph, with these options of `compile()`."""
-        graph = Graph(State, name="g")
+        graph = Graph(State, name=self.name)
         for node in self.nodes:
             retry = RetryPolicy(max_attempts=2, retry_on=Flaky) if node.mood == "retried" else None
+            handler = None if node.handler is None else handler_of(node)
             graph.add_node(
                 node.name,
-                _wrapped(node),
+                _wrapped(node) if node.inner is None else node.inner.compile(),
                 retry=retry,
                 defer=node.defer,
-                error_handler=None if node.handler is None else handler_of(node),
+                error_handler=handler,
+                persistent=node.persistent,
             )
         for source, target in self.edges:
             graph.add_edge(source, target)
@@ -304,6 +354,8 @@ def body_of(node: Node, *, handles: bool = False) -> Any:
 
     def body(state: Any, ctx: Any) -> Any:
         answer = ""
+        if node.sleeps and not handles:
+            ctx.sleep(5)
         if node.mood == "fails" and ctx.era == 0 and not handles:
             raise Flaky(node.name)
         if node.mood == "retried" and ctx.attempt == 1 and not handles:
@@ -312,6 +364,9 @@ def body_of(node: Node, *, handles: bool = False) -> Any:
             answer = f"={ctx.interrupt(node.name)}{ctx.interrupt('again')}"
         elif node.mood == "asks keyed":
             answer = f"={ctx.interrupt(node.name, key='k')}"
+        if node.up is not None:
+            command = Command(graph=PARENT, update={"log": [f"{node.name} up"]}, goto=node.up)
+            return [{"sums": {node.name: -1}}, command]
         if node.silent:
             return Command(goto=node.goto) if node.goto else None
         seen = len(state.get("log", ()))
@@ -354,9 +409,9 @@ def looper_of(target: str) -> Any:
     return looper
 
 
-def plan_of(seed: int, *, disturbed: bool = True) -> Plan:
-    """The plan of a seed."""
-    return Plan(seed, disturbed=disturbed)
+def plan_of(seed: int, *, disturbed: bool = True, depth: int = 0) -> Plan:
+    """The plan of a seed; with a depth some nodes are graphs, and so on for so many levels."""
+    return Plan(seed, disturbed=disturbed, depth=depth)
 
 
 def finish(driver: Driver, *, patience: int = 400) -> Any:

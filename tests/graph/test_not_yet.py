@@ -23,16 +23,12 @@ def one(version=1, **options):
     return Graph(State, name="g", version=version).add_node("a", nothing, **options)
 
 
-CHILD = one().add_edge(START, "a").compile()
-
 DECLARED = {
-    "subgraph": lambda: one().add_node("b", CHILD).add_edge("a", "b"),
     "isolation": lambda: one(isolation="process"),
     "cache": lambda: one(cache=object()),
 }
 OTHER_WAYS = {
     "a default cache": lambda: one().set_node_defaults(cache=object()),
-    "a persistent subgraph": lambda: one().add_node("b", CHILD, persistent=True).add_edge("a", "b"),
 }
 OPTIONS = {
     "cache": {"cache": object()},

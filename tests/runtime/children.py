@@ -15,7 +15,7 @@ from beamweaver import START, Graph, Invoke, Resume, Runtime, interrupt
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import StoreOwned
 from beamweaver.events import TaskAcknowledged, TaskStarted
-from tests.runtime.kit import Log, line, six, wrote
+from tests.runtime.kit import Log, line, nested, six, wrote
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.runtime.children"])
@@ -258,7 +258,12 @@ class Killer:
                 die()
 
 
-def run_to_point(pipe, path, survives, nth):
+def run_nested_to_point(pipe, path, survives, nth):
+    """The same with graphs in graphs."""
+    run_to_point(pipe, path, survives, nth, nested)
+
+
+def run_to_point(pipe, path, survives, nth, graph=six):
     """Run or go on with the six-node graph, and be killed at the n-th fault point that is reached.
 
     Tells each task that starts and each whose acknowledgement came, then the state and the count.
@@ -272,7 +277,7 @@ def run_to_point(pipe, path, survives, nth):
 
     killer = Killer(nth)
     store = store_at(path, survives)
-    app = six().compile()
+    app = graph().compile()
     with Runtime(store, graphs=[app], fault=killer) as runtime:
         store.faults = killer
         runtime.subscribe(listen)

@@ -206,6 +206,21 @@ def six(wrap: Callable[[str, Any], Any] = lambda _name, fn: fn, **options: Any) 
 SIX = ["a", "b", "c", "d", "w0", "w1", "w2", "e"]
 
 
+def nested() -> Graph:
+    """Three levels: nodes at once, a graph among them, and Sends to a graph; `NESTED` is its log."""
+    worker = line("worker", v=lambda state: {"log": [f"v{state['item']}"]}, w=wrote("w"))
+    middle = star("middle", b=wrote("b"), c=wrote("c"))
+    middle.add_node("worker", worker.compile()).add_node("d", wrote("d"))
+    middle.add_edge(["b", "c"], "d").add_edge("worker", END)
+    middle.add_conditional_edges(
+        "d", lambda _state: [Send("worker", {"item": i}) for i in range(3)]
+    )
+    return line("nested", a=wrote("a"), middle=middle.compile(allow_unreachable=True), e=wrote("e"))
+
+
+NESTED = ["a", "b", "c", "d", "v0", "w", "v1", "w", "v2", "w", "e"]
+
+
 def simulated(store: Checkpointer, seed: int, **options: Any) -> Runtime:
     """A runtime in a simulation: its order is drawn from the seed, its clock is virtual."""
     return Runtime(store, system=ActorSystem(DeterministicScheduler(seed)), seed=seed, **options)

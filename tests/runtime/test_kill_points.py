@@ -11,28 +11,34 @@ import pytest
 
 from beamweaver import Invoke, Runtime
 from beamweaver.checkpoint import LMDBCheckpointer
-from tests.runtime.children import PATIENCE, child, received, run_to_point
-from tests.runtime.kit import SIX, Oracle, six
+from tests.runtime.children import (
+    PATIENCE,
+    child,
+    received,
+    run_nested_to_point,
+    run_to_point,
+)
+from tests.runtime.kit import NESTED, SIX, Oracle, nested, six
 
 CLASSES = ("power-loss", "process-kill")
 STRIDE = 4
 
 
-def run_child(path, survives, nth):
+def run_child(path, survives, nth, run=run_to_point):
     """What the child told, and whether it was killed."""
-    with child(run_to_point, path, survives, nth) as (process, pipe):
+    with child(run, path, survives, nth) as (process, pipe):
         process.join(PATIENCE)
         assert process.exitcode in (0, -signal.SIGKILL), f"point {nth}: exit {process.exitcode}"
         return received(pipe), process.exitcode != 0
 
 
-def go_on(path, survives, acknowledged):
+def go_on(path, survives, acknowledged, graph=six):
     """Go on here after the kill; the final state and the tasks that ran again."""
     store = LMDBCheckpointer(path, survives=survives)
     try:
         oracle = Oracle()
         oracle.acknowledged = {("t", task) for task in acknowledged}
-        with Runtime(store, graphs=[six().compile()], recover="none") as runtime:
+        with Runtime(store, graphs=[graph().compile()], recover="none") as runtime:
             runtime.subscribe(oracle)
             outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
     finally:
@@ -40,12 +46,12 @@ def go_on(path, survives, acknowledged):
     return outcome.state, oracle.reruns
 
 
-def judge(folder, survives, nth):
+def judge(folder, survives, nth, run=run_to_point, graph=six, log=SIX):
     """Kill at point `nth` and judge what follows; False if the run ended before it."""
     path = folder / f"{survives}-{nth}.lmdb"
-    told, killed = run_child(path, survives, nth)
+    told, killed = run_child(path, survives, nth, run)
     if not killed:
-        assert dict(told)["state"] == {"n": 1, "log": SIX}
+        assert dict(told)["state"] == {"n": 1, "log": log}
         return False
     acknowledged = [task for name, task in told if name == "TaskAcknowledged"]
     twice = set()
@@ -54,8 +60,8 @@ def judge(folder, survives, nth):
             pytest.fail(f"point {nth}: {task} started again after its acknowledgement")
         if name == "TaskAcknowledged":
             twice.add(task)
-    state, reruns = go_on(path, survives, acknowledged)
-    assert state == {"n": 1, "log": SIX}, f"point {nth}"
+    state, reruns = go_on(path, survives, acknowledged, graph)
+    assert state == {"n": 1, "log": log}, f"point {nth}"
     assert reruns == [], f"point {nth}"
     return True
 
@@ -73,6 +79,20 @@ def test_a_run_that_is_killed_at_any_point_goes_on(tmp_path, survives, start):
     while judge(tmp_path, survives, nth):
         nth += STRIDE
     assert nth > 10 * STRIDE, "the points of a whole run were reached"
+
+
+@pytest.mark.parametrize("nth", [7, 18, 31, 52, 75])
+def test_a_nested_run_that_is_killed_at_a_point_goes_on(tmp_path, nth):
+    assert judge(tmp_path, CLASSES[nth % 2], nth, run_nested_to_point, nested, NESTED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(1, STRIDE + 1))
+def test_a_nested_run_that_is_killed_at_any_point_goes_on(tmp_path, start):
+    nth = start
+    while judge(tmp_path, "process-kill", nth, run_nested_to_point, nested, NESTED):
+        nth += STRIDE
+    assert nth > 20 * STRIDE, "the points of a whole run were reached"
 
 
 @pytest.mark.slow

@@ -1,0 +1,86 @@
+"""A nested run that dies anywhere ends as one that never died."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.engine.generator import plan_of, run_plan
+
+FAST, SLOW, DEPTH, DEEP = 24, 160, 2, 3
+
+
+def crash(seed, *, points, depth=DEPTH):
+    """Crash the nested plan of a seed at so many of its commits, before or after they are written."""
+    plan = plan_of(seed, depth=depth)
+    clean = run_plan(plan)
+    assert clean.faults == [], f"seed {seed}: {clean.faults}"
+    places = [(at, written) for at in range(len(clean.commits)) for written in (False, True)]
+    if points < len(places):
+        places = random.Random(seed).sample(places, points)
+    for at, written in places:
+        where = f"seed {seed}, crash {'after' if written else 'before'} commit {at}"
+        crashed = run_plan(plan, crash_at=at, written=written)
+        assert crashed.values == clean.values, where
+        assert crashed.machine.state.kept == clean.machine.state.kept, where
+        assert crashed.faults == [], where
+        assert crashed.machine.state.step.number == clean.machine.state.step.number, where
+
+
+@pytest.mark.parametrize("seed", range(FAST))
+def test_a_nested_run_that_dies_ends_as_the_clean_one(seed):
+    crash(seed, points=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("block", range(0, SLOW, 20))
+def test_a_nested_run_that_dies_at_any_commit_ends_as_the_clean_one(block):
+    for seed in range(block, block + 20):
+        crash(seed, points=40, depth=DEEP)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_order_of_completion_changes_nothing_at_any_depth(seed):
+    plan = plan_of(seed, depth=DEPTH)
+    clean = run_plan(plan)
+    for order in range(2):
+        other = run_plan(plan, order=order)
+        where = f"seed {seed}, order {order}"
+        assert other.values == clean.values, where
+        assert other.faults == [], where
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_nested_run_that_dies_in_any_order_ends_as_the_clean_one(seed):
+    plan = plan_of(seed, depth=DEPTH)
+    clean = run_plan(plan)
+    rng = random.Random(seed)
+    order, at = rng.randrange(1_000), rng.randrange(len(clean.commits))
+    crashed = run_plan(plan, order=order, crash_at=at, written=rng.random() < 0.5)
+    where = f"seed {seed}, order {order}, crash at commit {at}"
+    assert crashed.values == clean.values, where
+    assert crashed.faults == [], where
+
+
+def test_the_plans_nest_ask_fail_and_command():
+    """What the other tests of this file would miss without a trace if the plans had none of it."""
+    levels, moods, ups, persistent = set(), set(), 0, 0
+    for seed in range(60):
+        waiting = [(1, plan_of(seed, depth=DEEP))]
+        while waiting:
+            level, plan = waiting.pop()
+            for node in plan.nodes:
+                if node.inner is not None:
+                    waiting.append((level + 1, node.inner))
+                    persistent += node.persistent
+                elif level > 1:
+                    levels.add(level)
+                    moods.add(node.mood)
+                    ups += node.up is not None
+
+    assert levels == {2, 3, 4}
+    assert moods >= {"fine", "slow", "retried", "fails", "asks", "asks keyed"}
+    assert ups > 20
+    assert persistent > 20
