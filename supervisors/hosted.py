@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pykka
@@ -23,6 +24,21 @@ __all__ = ["Hosted"]
 
 class _Interrupted(Exception):
     """Carries a `SystemExit` or the like past pykka, which would stop every actor for it."""
+
+
+class _Answer:
+    """A future in pykka's hands. An answer may come too late: the deputy was killed meanwhile."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    def set(self, value: Any = None) -> None:
+        self._future.offer(value)
+
+    def set_exception(self, exc_info: Any = None) -> None:
+        error = (exc_info or sys.exc_info())[1]
+        if error is not None:
+            self._future.offer_error(error)
 
 
 class Hosted(Deputy):
@@ -79,7 +95,8 @@ class Hosted(Deputy):
         if future is not None:
             death.promise(cell, future)
             future.add_done_callback(self._answered)
-        self._inner.actor_inbox.put(Envelope(message, future))
+        reply: Any = None if future is None else _Answer(future)
+        self._inner.actor_inbox.put(Envelope(message, reply))
 
     _forward = on_receive
 

@@ -2,6 +2,7 @@
 
 - 100,000 steps of a Hypothesis state machine, each compared with the model;
 - 10,000 storms in the simulation: deaths during starts and ends, together, and races for names;
+- 100 storms over an event loop, threads and processes, which take real time;
 - 20,000 tight races of kills with the ends of bodies, on real workers, with and without a trace function.
 """
 
@@ -16,10 +17,12 @@ from typing import Any
 
 from tests.supervisors.machine import drive
 from tests.supervisors.storms import storm
+from tests.supervisors.storms_elsewhere import storm as storm_elsewhere
 from tests.supervisors.test_tasks_and_kills import _storm as kills
 
 STEPS = 100_000
 STORMS = 10_000
+ELSEWHERE = 100
 RACES = 20_000
 
 
@@ -27,7 +30,8 @@ def run(minutes: float, seed: int, count: int | None) -> int:
     ends = time.monotonic() + minutes * 60
     share = 1.0 if count is None else count / 100
     failures = 0
-    for name, part in (("steps", _steps), ("storms", _storms), ("races", _races)):
+    parts = {"steps": _steps, "storms": _storms, "elsewhere": _elsewhere, "races": _races}
+    for name, part in parts.items():
         began = time.monotonic()
         done, wrong = part(share, seed, ends)
         failures += wrong
@@ -47,12 +51,20 @@ def _steps(share: float, seed: int, ends: float) -> tuple[int, int]:
 
 
 def _storms(share: float, seed: int, ends: float) -> tuple[int, int]:
+    return _each(storm, range(seed, seed + int(STORMS * share)), ends)
+
+
+def _elsewhere(share: float, seed: int, ends: float) -> tuple[int, int]:
+    return _each(storm_elsewhere, range(seed, seed + int(ELSEWHERE * share)), ends)
+
+
+def _each(part: Callable[[int], object], seeds: range, ends: float) -> tuple[int, int]:
     done = wrong = 0
-    for number in range(seed, seed + int(STORMS * share)):
+    for number in seeds:
         if time.monotonic() > ends:
             break
         done += 1
-        wrong += _fails(storm, number)
+        wrong += _fails(part, number)
     return done, wrong
 
 

@@ -8,6 +8,7 @@ from tests.soak.mutants import FOUND, MUTANTS, caught
 from tests.supervisors.machine import drive
 from tests.supervisors.model import history
 from tests.supervisors.storms import storm
+from tests.supervisors.storms_elsewhere import storm as storm_elsewhere
 
 
 @pytest.mark.parametrize("block", range(10))
@@ -45,3 +46,16 @@ def test_a_storm_leaves_nothing_behind(block):
 def test_500_storms_leave_nothing_behind():
     for seed in range(1_000, 1_500):
         storm(seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_storm_over_a_loop_and_threads_leaves_nothing_behind(seed):
+    """Threads that raise fail it, too."""
+    storm_elsewhere(seed, steps=25, processes=0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_a_storm_over_processes_leaves_nothing_behind(seed):
+    storm_elsewhere(seed)
