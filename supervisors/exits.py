@@ -57,7 +57,10 @@ NORMAL = Reason("normal")
 """The actor had nothing more to do."""
 
 KILLED = Reason("killed")
-"""The actor was killed: it could not refuse, and `on_stop` did not run."""
+"""The actor was killed: it could not refuse, and `on_stop` did not run.
+
+Actors linked to it that do not trap exits end for the same reason, in good order: their `on_stop` runs.
+"""
 
 NO_PROC = Reason("no_proc")
 """There was no such actor, or it had ended before the link, monitor or call was made."""
