@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
+from beamweaver.engine.kept import is_kept, kept_of
+from beamweaver.engine.kept import stored as kept_channels
 from beamweaver.errors import BeamWeaverError, InvalidUpdate, MigrationFailed
 from beamweaver.graph._text import described
 from beamweaver.graph.migrations import migrations_from
@@ -64,15 +66,24 @@ class Changing:
         Returns:
             All of them, and those that changed.
         """
-        kept = {name: data for name, data in stored.items() if data}
-        own = {name: data for name, data in kept.items() if name.startswith("__")}
-        old = {name: data for name, data in kept.items() if name not in own}
-        writes: dict[str, bytes] = {}
+        old = {name: data for name, data in stored.items() if data and not is_kept(name)}
+        own = kept_channels(self.places(kept_of(stored) or {}))
+        writes = {name: data for name, data in own.items() if name not in stored}
         for name, data in self._changed("state", old).items():
             own[name] = data
             if old.get(name) != data:
                 writes[name] = data
         return own, writes
+
+    def places(self, kept: Mapping[str, bytes]) -> dict[str, bytes]:
+        """What persistent subgraphs keep, by the new names of the nodes that they are."""
+        found: dict[str, bytes] = {}
+        for place, data in kept.items():
+            node, colon, rest = place.partition(":")
+            new = self.names.node(node)
+            if new is not None:
+                found[f"{new}{colon}{rest}"] = data
+        return found
 
     def update(self, rows: tuple[WriteRow, ...]) -> tuple[WriteRow, ...]:
         """The writes of a result, an amendment or an input; a key may be there several times."""

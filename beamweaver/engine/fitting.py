@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.checkpoint.entries import Continued
-from beamweaver.checkpoint.records import CallRow, decode_call
+from beamweaver.checkpoint.entries import Continued, Entry, Inner
+from beamweaver.checkpoint.records import CallRow, decode_call, decode_record
 from beamweaver.errors import GraphChanged, GraphTooOld
 from beamweaver.graph.difference import gone
 from beamweaver.graph.updates import overlay_channel
 from beamweaver.types import START
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from beamweaver.checkpoint.entries import Entry, SendRow, TaskRow
-    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.checkpoint.entries import SendRow, TaskRow
+    from beamweaver.checkpoint.records import Checkpoint, Record, ThreadImage
     from beamweaver.graph.compiled import CompiledGraph
 
 __all__ = [
@@ -150,12 +150,47 @@ def _missing_of_step(image: ThreadImage, graph: CompiledGraph) -> Iterator[str]:
     checkpoint = image.checkpoint.checkpoint
     assert checkpoint is not None, "an image begins at a checkpoint"
     entries = entries_of(image)
-    yield from _missing_nodes(graph, checkpoint.tasks, finished_tasks(entries))
+    yield from _missing_at(graph, checkpoint, entries)
+
+
+def _missing_at(
+    graph: CompiledGraph, checkpoint: Checkpoint, entries: Sequence[Entry]
+) -> Iterator[str]:
+    """What the step that follows a checkpoint needs, and what is pending in it."""
+    finished = finished_tasks(entries)
+    yield from _missing_nodes(graph, checkpoint.tasks, finished)
     yield from _missing_nodes(graph, checkpoint.deferred, {})
+    inside: dict[int, list[Record]] = {}
     for entry in entries:
         yield from _missing_of(graph, entry)
+        if isinstance(entry, Inner) and entry.task not in finished:
+            inside.setdefault(entry.task, []).append(decode_record(entry.data))
     for key, arrived in checkpoint.joins.items():
         yield from _missing_join(graph, key, arrived)
+    for position, records in inside.items():
+        yield from _missing_inside(graph, checkpoint.tasks[position].node, records)
+
+
+def _missing_inside(graph: CompiledGraph, name: str, records: Sequence[Record]) -> Iterator[str]:
+    """What a graph that runs inside of a task needs; its first record is a checkpoint."""
+    node = graph.nodes.get(name)
+    if node is None:
+        return  # that is told already
+    if node.subgraph is None:
+        yield f"node {name!r} was a graph and is a function"
+        return
+    checkpoint = records[0].checkpoint
+    entries: list[Entry] = []
+    lines: list[str] = []
+    for record in records:
+        if record.checkpoint is not None:
+            checkpoint, entries = record.checkpoint, []
+            names = [key for key, data in checkpoint.writes.items() if data]
+            lines += _missing_keys(node.subgraph, names)
+        entries += record.entries
+    assert checkpoint is not None, "the records of a graph begin with a checkpoint"
+    lines += _missing_at(node.subgraph, checkpoint, entries)
+    yield from (f"in the graph {name!r}: {line}" for line in lines)
 
 
 def _missing_keys(graph: CompiledGraph, names: Iterable[str]) -> Iterator[str]:

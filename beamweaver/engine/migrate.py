@@ -254,7 +254,9 @@ def _changes(changing: Changing, row: Any) -> dict[str, Any]:
     if getattr(row, "writes", ()):
         changes["writes"] = changing.update(row.writes)
     if getattr(row, "goto", None):
-        changes["goto"] = tuple(n for n in map(changing.names.node, row.goto) if n is not None)
+        changes["goto"] = _nodes(changing.names, row.goto)
+    if getattr(row, "kept", None):
+        changes["kept"] = changing.places(row.kept)
     if getattr(row, "sends", ()):
         sends = [(changing.names.node(send.node), send) for send in row.sends]
         changes["sends"] = tuple(

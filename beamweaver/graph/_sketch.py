@@ -59,7 +59,7 @@ def sketch_of(graph: CompiledGraph, state: ThreadState | None = None) -> Sketch:
     joins = {join.key: join for found in graph.joins.values() for join in found}
     boxes = [
         Box(name=START, label="START", kind="end"),
-        *(_box(node, marks.get(node.name, "")) for node in graph.nodes.values()),
+        *(_box(node, marks.get(node.name, ""), state) for node in graph.nodes.values()),
         *(Box(name=f"join {key}", label="all of", kind="join") for key in joins),
     ]
     if any(link.target == ANYWHERE for link in links):
@@ -68,10 +68,12 @@ def sketch_of(graph: CompiledGraph, state: ThreadState | None = None) -> Sketch:
     return Sketch(tuple(boxes), tuple(links))
 
 
-def _box(node: NodeSpec, status: str) -> Box:
+def _box(node: NodeSpec, status: str, state: ThreadState | None) -> Box:
     if node.subgraph is None:
         return Box(name=node.name, label=node.name, deferred=node.defer, status=status)
-    inside = sketch_of(node.subgraph)
+    tasks = () if state is None else state.tasks
+    shown = [t.subgraph for t in tasks if t.node == node.name and t.subgraph is not None]
+    inside = sketch_of(node.subgraph, shown[0] if shown else None)
     return Box(
         name=node.name,
         label=node.name,

@@ -67,12 +67,21 @@ def draw_mermaid(
         raise ValueError(f"direction is {direction!r}; give 'TD' or 'LR'")
     sketch = sketch_of(graph, state)
     lines = [f"flowchart {direction}", *("    " + line for line in _lines(sketch, "n"))]
-    used = sorted({box.status for box in sketch.boxes if box.status})
-    for status in used:
-        ids = ",".join(f"n{i}" for i, box in enumerate(sketch.boxes) if box.status == status)
+    marked = list(_marked(sketch, "n"))
+    for status in sorted({status for _id, status in marked}):
+        ids = ",".join(id_ for id_, how in marked if how == status)
         lines.append(f"    classDef {status} fill:{COLOURS.get(status, '#ffffff')}")
         lines.append(f"    class {ids} {status}")
     return "\n".join(lines)
+
+
+def _marked(sketch: Sketch, prefix: str) -> Iterator[tuple[str, str]]:
+    """The id and status of each box that stands somehow, at any depth."""
+    for index, box in enumerate(sketch.boxes):
+        if box.status:
+            yield f"{prefix}{index}", box.status
+        if box.inside is not None:
+            yield from _marked(box.inside, f"{prefix}{index}_")
 
 
 def _lines(sketch: Sketch, prefix: str) -> Iterator[str]:

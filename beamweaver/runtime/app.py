@@ -321,7 +321,7 @@ class App(CompiledGraph, KeptThreads):
             return state
         if state is not None:
             raise InvalidCall("state and thread_id are given; give one of them")
-        found = self.get_state(thread_id)
+        found = self.get_state(thread_id, subgraphs=True)
         if found is None:
             raise InvalidCall(f"there is no thread {thread_id!r} to draw", thread_id=thread_id)
         return found

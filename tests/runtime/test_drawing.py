@@ -57,6 +57,18 @@ def test_older_checkpoints_are_drawn_as_they_were(app):
     assert {"(pending)"} == {text for text in labels(app.draw_svg(state=state)) if "(" in text}
 
 
+def test_a_graph_inside_shows_how_its_tasks_stand(memory):
+    inner = star("inner", done=wrote("done"), asks=asks).compile()
+    with star("g", inside=inner).compile(checkpointer=memory) as app:
+        app.invoke({}, thread_id="t")
+        drawn = app.draw_mermaid(thread_id="t")
+
+    assert 'subgraph n1["inside<br/>(waiting)"]' in drawn
+    assert 'n1_1["done<br/>(finished)"]' in drawn
+    assert 'n1_2["asks<br/>(waiting)"]' in drawn
+    assert "class n1,n1_2 waiting" in drawn
+
+
 def test_a_complete_thread_is_at_its_end(memory):
     with star("g", a=wrote("a")).compile(checkpointer=memory) as app:
         app.invoke({}, thread_id="t")

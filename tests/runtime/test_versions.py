@@ -341,6 +341,59 @@ class TestTypesThatAreGone:
             app.resume("yes", thread_id="t")
 
 
+class TestGraphsInside:
+    def inner(self, node="ask", **options):
+        graph = Graph(Cents, name="inner").add_node(node, pay).add_edge(START, node)
+        return graph.compile(**options)
+
+    def outer(self, place, name, inner, version=1, migrations=None, **options):
+        graph = Graph(Cents, name="outer", version=version).add_node(name, inner, **options)
+        graph.add_edge(START, name)
+        return graph.compile(checkpointer=place.open(), migrations=migrations or {})
+
+    def test_what_is_open_inside_goes_on_under_the_new_name(self, place):
+        with self.outer(place, "in", self.inner()) as app:
+            asked = app.invoke({"cents": 1}, thread_id="t").interrupt
+        migrations = {1: Migration(rename={"in": "inside"})}
+        with self.outer(place, "inside", self.inner(), 2, migrations) as app:
+            again = app.invoke(None, thread_id="t").interrupt
+            assert again.id == asked.id
+            outcome = app.resume({again.id: "yes"}, thread_id="t")
+
+        assert outcome.state == {"cents": 1, "log": ["paid: yes"]}
+
+    def test_a_persistent_one_keeps_its_state_under_the_new_name(self, place):
+        with self.outer(place, "in", self.inner(), persistent=True) as app:
+            app.invoke({"cents": 1}, thread_id="t")
+            app.resume("yes", thread_id="t")
+            (kept,) = [name for name in app.checkpointer.load("t").values if "kept" in name]
+        migrations = {1: Migration(rename={"in": "inside"}, state=lambda values: values)}
+        with self.outer(place, "inside", self.inner(), 2, migrations, persistent=True) as app:
+            app.invoke({"cents": 2}, thread_id="t")
+            values = app.checkpointer.load("t").values
+
+        assert kept.endswith(":in")
+        assert [name for name in values if "kept" in name] == [f"{kept}side"]
+
+    def test_what_is_gone_inside_is_told(self, place):
+        with self.outer(place, "in", self.inner()) as app:
+            app.invoke({"cents": 1}, thread_id="t")
+        with (
+            self.outer(place, "in", self.inner("question")) as app,
+            pytest.raises(GraphChanged) as caught,
+        ):
+            app.resume("yes", thread_id="t")
+        with (
+            self.outer(place, "in", pay) as app,
+            pytest.raises(GraphChanged, match="node 'in' was a graph and is a function"),
+        ):
+            app.resume("yes", thread_id="t")
+        with self.outer(place, "in", self.inner()) as app:
+            assert app.resume("yes", thread_id="t").state["log"] == ["paid: yes"]
+
+        assert caught.value.differences == ("in the graph 'in': node 'ask' is gone",)
+
+
 def wait_and_die(_pipe, path):
     """The process of version 1: a thread waits, and the process is killed."""
     first(children.store_at(path)).invoke({"cents": 250}, thread_id="t")
