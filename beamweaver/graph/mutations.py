@@ -19,7 +19,6 @@ import collections
 import enum
 import types
 from collections.abc import Mapping
-from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from beamweaver.errors import StateMutated
@@ -47,13 +46,15 @@ def mutations(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str,
     Returns:
         The keys in order; empty if all is as it was.
     """
-    # A view begins as a copy, so as long as nobody touches it its order is that of the original too.
-    if (
-        len(before) == len(after)
-        and all(map(is_, before.values(), after.values()))
-        and all(map(is_, before, after))
-    ):
-        return ()
+    if len(before) == len(after):
+        try:
+            for key in before:  # quicker than by items(): this runs after each node
+                if after[key] is not before[key]:
+                    break
+            else:
+                return ()
+        except KeyError:
+            pass
     keys = dict.fromkeys((*before, *after))
     return tuple(key for key in keys if before.get(key, _GONE) is not after.get(key, _GONE))
 

@@ -63,6 +63,8 @@ class Frame(msgspec.Struct, eq=False):
     """Whether changes inside of values are looked for too."""
     context: Any = None
     """What a caller, or the runtime, gave to the nodes of the run."""
+    plain: bool = False
+    """Whether nodes without a schema of their own see a dict that is watched at its top level only."""
     namespace: tuple[str, ...] = ()
     outer: tuple[CompiledGraph, NodeSpec, GraphCodec] | None = None
     """Of a subgraph: the graph around, the node that it is there, and how that graph's values are encoded."""

@@ -178,7 +178,8 @@ class Hands(Actor):
             strict = hub.strict if graph.strict is None else graph.strict
             codec = hub.codec_of(graph)
             given = self._context_of(machine)
-            frame = Frame(hub, graph, codec, self.thread_id, run_id, strict, given)
+            plain = graph.plain and not strict
+            frame = Frame(hub, graph, codec, self.thread_id, run_id, strict, given, plain)
             self._frame = frame
         return frame
 
@@ -186,14 +187,16 @@ class Hands(Actor):
         if child.frame is None:
             around = self._frame_of(machine, child.outer)
             graph = child.graph
+            strict = around.strict if graph.strict is None else graph.strict
             child.frame = Frame(
                 self._hub,
                 graph,
                 self._hub.codec_of(graph),
                 self.thread_id,
                 around.run_id,
-                around.strict if graph.strict is None else graph.strict,
+                strict,
                 around.context,
+                graph.plain and not strict,
                 child.state.names,
                 (around.graph, child.attempt.node, around.codec),
             )

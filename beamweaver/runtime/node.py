@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from beamweaver.engine.failures import describe
 from beamweaver.engine.state import Planned, Result, Write
 from beamweaver.errors import SerializationError
-from beamweaver.graph.mutations import state_mutated
+from beamweaver.graph.mutations import mutations, state_mutated
 from beamweaver.graph.updates import call_node, normalize
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
 from beamweaver.runtime.views import changes, give
@@ -50,9 +50,21 @@ class NodeActor(TaskActor):
         context = Context(frame, attempt, self)
         _current.set(context)  # a task has context variables of its own
         try:
-            given = give(frame, attempt)
-            returned = call_node(attempt.node, attempt.view, context)
-            return _judged(frame, attempt, context, given, returned)
+            node = attempt.node
+            given: Given = attempt.view
+            if frame.plain and node.shape is None:  # as `give` and `_judged`, without their calls
+                attempt.view = view = dict(attempt.view)
+            else:
+                given = give(frame, attempt)
+                view = attempt.view
+            returned = call_node(node, view, context)
+            if type(given) is not dict or frame.outer is not None:
+                return _judged(frame, attempt, context, given, returned)
+            context.check_returned()
+            changed = mutations(given, view)
+            if changed:
+                raise state_mutated(node.name, changed)
+            return to_result(frame.codec, normalize(frame.graph, node, returned), node.name)
         except Killed:
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself

@@ -28,6 +28,11 @@ class _Guarded:
         self.values = shape.read(view)
         self.watch = watching
 
+    def changes(self, view: Any) -> tuple[str, ...]:
+        """As `changes`."""
+        found = mutations(self.values, self.shape.read(view))
+        return found if found or self.watch is None else self.watch.changes()
+
 
 Given: TypeAlias = "Mapping[str, Any] | _Guarded"
 """What a body was given, to be compared with what it leaves."""
@@ -41,20 +46,22 @@ def give(frame: Frame, attempt: Attempt) -> Given:
     Raises:
         InvalidUpdate: The class of the schema refuses the values.
     """
-    graph, node = frame.graph, attempt.node
     values: dict[str, Any] = attempt.view
+    if frame.plain and attempt.node.shape is None:
+        attempt.view = dict(values)
+        return values
+    return _guarded(frame, attempt, values)
+
+
+def _guarded(frame: Frame, attempt: Attempt, values: dict[str, Any]) -> _Guarded:
+    graph, node = frame.graph, attempt.node
     if frame.strict:
         kept = graph.unstored  # live objects, which cannot be copied
         values = {k: v if k in kept else unshared(v, frame.codec.copy) for k, v in values.items()}
     attempt.view = view = graph.view(values, node)
-    if graph.plain and node.shape is None and not frame.strict:
-        return values
     return _Guarded(graph.shape_of(node), view, watch(graph, values) if frame.strict else None)
 
 
 def changes(view: Any, given: Given) -> tuple[str, ...]:
     """The keys that a body has set, added or deleted; in strict mode also the places inside of values."""
-    if not isinstance(given, _Guarded):
-        return mutations(given, view)
-    found = mutations(given.values, given.shape.read(view))
-    return found if found or given.watch is None else given.watch.changes()
+    return mutations(given, view) if type(given) is dict else given.changes(view)  # type: ignore[union-attr] # the rest is guarded
