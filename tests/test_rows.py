@@ -11,7 +11,7 @@ from tests.row_tables import DIFFERENT, NAMED_TESTS, WAITS
 
 LISTS = {
     "graph.md": "| # | x |\n|---|---|\n| 2 C | limit |\n| 38 C | cache |\n| 32 | triggers |\n",
-    "reference-defects.md": "| ID | Scenario |\n| A2 | goto |\n| **AU** | x |\n| AF/AG | x |\n| AV | x |\n",
+    "reference-defects.md": "| ID | Scenario |\n| A2 | goto |\n| **AU** | x |\n| AF/AG | x |\n| TS | x |\n",
     "peers.md": "## 5.1\n1. **order**\n999. **nobody covers this**\n",
     "mistakes.md": "| mistake | x |\n|---|---|\n| node returns 5 | good |\n| no `thread_id` | good |\n",
 }
@@ -29,7 +29,7 @@ def test_it_tells_how_each_list_stands(folder, capsys):
     said = capsys.readouterr().out
 
     assert "graph: 3 rows, 1 with a test\n  waits for caches of nodes: 38\n  differs: 32: " in said
-    assert "reference: 5 rows, 4 with a test\n  waits for subgraphs: AV\n" in said
+    assert "reference: 5 rows, 4 with a test\n  waits for traces: TS\n" in said
     assert "peers: 2 rows, 1 with a test" in said
     assert "  without a test: 999" in said
     assert "mistakes: 2 rows, 2 with a test" in said
