@@ -119,7 +119,7 @@ class TestDeclaredWaits:
         assert entered.wait(10)
         assert real.system.statistics().waiting == 1
         task.kill(grace=60)
-        eventually(lambda: TaskEnded("t", abandoned=False) in seen)
+        eventually(lambda: TaskEnded("t", abandoned=False) in seen, timeout=20)
 
         assert real.system.statistics().waiting == 0
         assert real.system.start(Puppet).ask(lambda _: "alive", timeout=5) == "alive"
@@ -144,9 +144,9 @@ class TestDeclaredWaits:
         assert held.wait(10)
         task = real.system.spawn_task(Body, wait, owner=owner.cell, token="t")
         assert waits.wait(10)
-        eventually(lambda: real.system.statistics().waiting >= 1)
+        eventually(lambda: real.system.statistics().waiting >= 1, timeout=20)
         task.kill(grace=60)
-        eventually(lambda: TaskEnded("t", abandoned=False) in seen)
+        eventually(lambda: TaskEnded("t", abandoned=False) in seen, timeout=20)
         leave.set()
         with names.lock("key"):
             pass
@@ -314,7 +314,7 @@ class TestNoThreadToBeHad:
         full.settle()
         assert (count_children(supervisor).specs, full.system.whereis("second")) == (0, None)
         full.system.whereis("first").stop()
-        eventually(lambda: full.system.statistics().dedicated == 0)
+        eventually(lambda: full.system.statistics().dedicated == 0, timeout=20)
 
         assert start_child(supervisor, spec, timeout=5).is_alive()
         assert "restart_failed" not in full.kinds()
@@ -329,7 +329,7 @@ class TestNoThreadToBeHad:
 
         assert reason.get(timeout=10) == KILLED
         leave.set()
-        eventually(lambda: full.system.statistics().abandoned == 0)
+        eventually(lambda: full.system.statistics().abandoned == 0, timeout=20)
 
 
 def _start_unwrapped(supervisor: Any, spec: ChildSpec) -> None:
