@@ -17,7 +17,7 @@ from beamweaver.graph.answers import AnswerFault, description_of, take
 from beamweaver.runtime.given import MISSING
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.pauses import Pauses
-from beamweaver.runtime.substeps import GivenUp, SubSteps, refuse_inside
+from beamweaver.runtime.substeps import GivenUp, SubSteps, no_calls, refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,6 +383,10 @@ class Context:
             ...         other.give(state["amount"])
         """
         return nullcontext() if self._body is None else self._body.shield()
+
+    def call(self, graph: CompiledGraph, *_input: Any, **_options: Any) -> NoReturn:
+        """Not supported yet: always an `InvalidCall`, which says what to do instead."""
+        raise no_calls(self.node, graph)
 
     def interrupt(self, value: Any, *, key: str | None = None, schema: Any = None) -> Any:
         """Ask a question: the thread waits, and this returns the answer when the node runs again.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.context import Body, Frame
     from supervisors import Future
 
-__all__ = ["GivenUp", "SubSteps", "check_key", "refuse_inside"]
+__all__ = ["GivenUp", "SubSteps", "check_key", "no_calls", "refuse_inside"]
 
 _NAME_LENGTH = 256
 _Ident = tuple[str, int, str | None]
@@ -269,3 +269,13 @@ def check_key(key: object, what: str) -> None:
         raise InvalidCall(
             f"{what} is {key!r}; leave out surrogate characters, which no store takes"
         )
+
+
+def no_calls(node: str, graph: object) -> InvalidCall:
+    """The refusal of `ctx.call`."""
+    return InvalidCall(
+        f"node {node!r} called ctx.call({getattr(graph, 'name', graph)!r}, …), which is not supported yet: "
+        "make the graph a node (add_node(name, graph), with a Send for each call), or call it as a thread of "
+        "its own, graph.invoke(…), inside of ctx.step(…)",
+        node=node,
+    )
