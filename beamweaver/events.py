@@ -127,10 +127,13 @@ class Emitted(_Event, frozen=True, kw_only=True):
 
 
 class StepCommitted(_Event, frozen=True, kw_only=True):
-    """A step is durable; one of a subgraph has no `checkpoint_id`, for it is kept with its parent's step."""
+    """A step is durable. One of a subgraph has no `checkpoint_id`, for it is kept with its parent's step;
+    under `durability="exit"` a step may be not `durable` yet, and has no checkpoint of its own then.
+    """
 
     step: int
     checkpoint_id: str
+    durable: bool = True
 
 
 class StateUpdated(_Event, frozen=True, kw_only=True):

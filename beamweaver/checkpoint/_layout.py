@@ -22,6 +22,7 @@ __all__ = [
     "FORMAT_VERSION",
     "INBOX",
     "JOBS",
+    "LAST",
     "MARKS",
     "META",
     "NAMES",
@@ -60,6 +61,8 @@ MARKS: Final = b"H"
 JOBS: Final = b"J"
 
 NUMBER_BYTES: Final = 8
+LAST: Final = (1 << 8 * NUMBER_BYTES) - 1
+"""The highest number that a key can hold; no record has it."""
 STATUS_CODES: Final[dict[StatusName, bytes]] = {
     name: bytes([code]) for code, name in enumerate(get_args(StatusName), start=1)
 }
@@ -94,7 +97,7 @@ def thread_key(thread_id: str) -> bytes | None:
 
 
 def number(value: int) -> bytes:
-    """A number from 0 as a part of a key."""
+    """A number from 0 to `LAST` as a part of a key."""
     return value.to_bytes(NUMBER_BYTES, "big")
 
 

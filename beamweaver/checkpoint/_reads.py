@@ -11,6 +11,7 @@ from beamweaver.checkpoint._image import read_head, read_one
 from beamweaver.checkpoint._layout import (
     ENDS,
     INBOX,
+    LAST,
     MARKS,
     NAMES,
     RECORDS,
@@ -76,12 +77,14 @@ class TxnStream:
 
     def get(self, seq: int) -> Record | None:
         """See `Stream.get`."""
-        return _get(self._txn, self._prefix + number(seq), _records) if seq >= 0 else None
+        if not 0 <= seq <= LAST:
+            return None
+        return _get(self._txn, self._prefix + number(seq), _records)
 
     def back(self, before: int | None = None) -> Iterator[Record]:
         """See `Stream.back`."""
         prefix = self._prefix
-        stop = tail(prefix) if before is None else prefix + number(max(before, 0))
+        stop = tail(prefix) if before is None else prefix + number(min(max(before, 0), LAST))
         for key, value in self._txn.back(prefix, stop):
             yield _decode(key, value, _records)
 
@@ -151,7 +154,9 @@ def read_run_numbers(txn: Txn, tid: bytes) -> dict[str, int]:
 def read_run_end(txn: Txn, thread_id: str, run: int) -> int | None:
     """See `Checkpointer.run_end`."""
     tid = thread_key(thread_id)
-    return None if tid is None or run < 0 else _get(txn, ENDS + tid + number(run), _numbers)
+    if tid is None or not 0 <= run <= LAST:
+        return None
+    return _get(txn, ENDS + tid + number(run), _numbers)
 
 
 def read_threads(

@@ -55,6 +55,7 @@ __all__ = [
     "delete",
     "delete_runs",
     "doomed_runs",
+    "finish_job",
     "finish_jobs",
     "move_head",
     "prune",
@@ -115,6 +116,12 @@ def finish_jobs(writer: RecordWriter, epoch: int) -> None:
         left = writer.transact(epoch, lambda txn: list(txn.keys(JOBS, tail(JOBS))))
         for key in left:
             _remove_rest(writer, epoch, key[len(JOBS) :])
+
+
+def finish_job(txn: Txn, tid: bytes) -> None:
+    """Remove what is left of a thread whose deletion was cut off, before there is a new one under its id."""
+    while txn.get(JOBS + tid) is not None and not _remove_some(txn, tid):
+        pass
 
 
 def _remove_rest(writer: RecordWriter, epoch: int, tid: bytes) -> None:

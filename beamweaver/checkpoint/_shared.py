@@ -21,6 +21,7 @@ import msgspec
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE, LmdbKv
 from beamweaver.checkpoint._meta import read_epoch, read_meta
 from beamweaver.checkpoint._owner import Owner, OwnerFile, owned, sweep
+from beamweaver.checkpoint._pins import Pin, Pins
 from beamweaver.checkpoint._place import make_folder, sync_folder, unavailable
 from beamweaver.checkpoint._retention import finish_jobs
 from beamweaver.checkpoint._takeover import raise_elsewhere
@@ -249,6 +250,7 @@ class _Registry:
         self.lock = threading.RLock()
         self.open: dict[str, Shared] = {}
         self.inherited: dict[str, Shared] = {}
+        self.pins = Pins()
         self.hooked = False
 
     def hook(self) -> None:
@@ -263,6 +265,7 @@ class _Registry:
             shared.after_fork()
         self.inherited |= self.open
         self.open = {}
+        self.pins = Pins()
 
 
 _registry: Final = _Registry()
@@ -286,6 +289,7 @@ def attach(path: Path, options: Options, *, create: bool) -> Shared | None:
             if key in _registry.inherited:
                 _registry.inherited[key].shut_inherited()
                 del _registry.inherited[key]
+            _registry.pins.end(path)
             shared = _open(path, options)
             _registry.open[key] = shared
         shared.references += 1
@@ -305,31 +309,33 @@ def detach(shared: Shared, holder: object) -> None:
 
 
 @contextlib.contextmanager
-def snapshot_of(path: Path) -> Iterator[int]:
-    """Hold the newest moment of a store as long as the block runs; the number of its transaction.
+def snapshot_of(path: Path) -> Iterator[Pin]:
+    """Hold the newest moment of a store as long as the block runs, or until somebody opens the store.
 
     Raises:
         lmdb.Error: It cannot be opened.
     """
+    key = str(path)
     with _registry.lock:
-        shared = _registry.open.get(str(path))
+        shared = _registry.open.get(key)
         if shared is not None and shared.pid == os.getpid():
             shared.references += 1
+            pin = None
         else:
-            shared = None
-    if shared is None:
-        kv = LmdbKv(path, sync=False, readonly=True)
-        try:
-            with kv.pinned() as txnid:
-                yield txnid
-        finally:
-            kv.close()
-        return
+            shared, pin = None, _registry.pins.take(path)
     try:
-        with shared.busy(), shared.pinned() as txnid:
-            yield txnid
+        if pin is not None:
+            yield pin
+        else:
+            assert shared is not None, "a store that is not pinned is open"
+            with shared.busy(), shared.pinned() as txnid:
+                yield Pin(txnid)
     finally:
-        detach(shared, None)
+        if shared is not None:
+            detach(shared, None)
+        elif pin is not None:
+            with _registry.lock:
+                _registry.pins.give_back(path, pin)
 
 
 def check_options(path: Path, options: Options) -> None:

@@ -177,6 +177,7 @@ class RunOptions(msgspec.Struct, array_like=True, frozen=True):
         metadata: What the caller notes, each value encoded.
         interrupt_before: Nodes before which the run stops, `("*",)` for all; None for the graph's own.
         interrupt_after: The same for nodes after which it stops.
+        durability: `"sync"`, `"exit"`, or `""` for `"sync"`.
     """
 
     run_timeout: float | None = None
@@ -186,6 +187,7 @@ class RunOptions(msgspec.Struct, array_like=True, frozen=True):
     metadata: dict[str, bytes] = {}
     interrupt_before: tuple[str, ...] | None = None
     interrupt_after: tuple[str, ...] | None = None
+    durability: str = ""
 
 
 class RunRow(msgspec.Struct, array_like=True, frozen=True):

@@ -44,6 +44,7 @@ from beamweaver.checkpoint._refusals import (
     lost_parent,
     unencodable,
 )
+from beamweaver.checkpoint._retention import finish_job
 from beamweaver.checkpoint._stream import checkpoint_of
 from beamweaver.checkpoint.base import no_faults
 from beamweaver.checkpoint.records import Commit, StatusName, encode_record, encode_thread
@@ -396,6 +397,7 @@ class RecordWriter:
     def _find(self, txn: Txn, thread_id: str, tid: bytes) -> _Head:
         """Read a thread's head, and keep it."""
         records = RECORDS + tid
+        finish_job(txn, tid)
         key = txn.last(records, tail(records))
         next_seq = 0 if key is None else read_number(key) + 1
         next_seq = max(next_seq, read_marks(txn, tid).floor)

@@ -21,6 +21,8 @@ from beamweaver.errors import CorruptRecord, NotAStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from beamweaver.checkpoint._pins import Pin
+
 __all__ = ["Damage", "Verdict", "verify"]
 
 _MOST: Final = 1_000
@@ -110,14 +112,17 @@ def verify(path: str | os.PathLike[str]) -> Verdict:
     file = folder / DATA_FILE
     if not file.exists() or not file.stat().st_size:
         raise NotAStore(f"{str(folder)!r} holds no store. Give the path of one", path=str(folder))
-    findings = _Findings()
-    with _pinned(folder) as txnid:
-        pages = PageFile(file)
-        try:
-            _look(pages, txnid, findings)
-        finally:
-            pages.close()
-    return findings.verdict()
+    while True:
+        findings = _Findings()
+        with _pinned(folder) as pin:
+            pages = PageFile(file)
+            try:
+                _look(pages, None if pin is None else pin.txnid, findings)
+            finally:
+                pages.close()
+            if pin is None or not pin.lost:
+                return findings.verdict()
+        # Somebody opened the store meanwhile, and may have written over what was looked at.
 
 
 class _Findings:
@@ -140,8 +145,8 @@ class _Findings:
 
 
 @contextlib.contextmanager
-def _pinned(folder: Path) -> Iterator[int | None]:
-    """Hold the newest moment of a store; its transaction's number, or None if LMDB cannot open it."""
+def _pinned(folder: Path) -> Iterator[Pin | None]:
+    """Hold the newest moment of a store; None if LMDB cannot open it."""
     with contextlib.ExitStack() as stack:
         try:
             yield stack.enter_context(snapshot_of(folder))

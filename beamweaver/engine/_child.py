@@ -101,8 +101,12 @@ class Child(Children):
         self.state.row = msgspec.structs.replace(row, status="running", run=run)
 
     def adopt_options(self) -> None:
-        """The options of the run hold at every depth; that a failure stops all others is one."""
+        """The options of the run hold at every depth; that a failure stops all others is one.
+
+        Its steps are durable one by one, whatever is left out of the records around it.
+        """
         super().adopt_options()
+        self.puts_off = False
         self._panics = self._panics or self.outer.panics
 
     def touch(self) -> None:

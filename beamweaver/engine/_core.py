@@ -57,6 +57,11 @@ class Stop:
 class Core:
     """The fields of a machine. At most one commit is in flight; what follows it waits for its end."""
 
+    puts_off = False
+    """Whether the commits of plain steps are left out (`durability="exit"`)."""
+    late: Checkpoint | None = None
+    """The step that was left out last, with all values that changed since the last record. It has the number
+    of the next record, which brings it along."""
     dozes = False
     """Whether the run is stored as one that sleeps, and waits for the first sleep that is over."""
     _run_since = 0.0
@@ -148,6 +153,8 @@ class Core:
     ) -> None:
         """Put a record on its way; `then` runs when it is durable."""
         assert self.in_flight is None, f"two commits of thread {self.state.thread_id!r} in flight"
+        if self.late is not None:
+            checkpoint = self._with_late(self.late, checkpoint)
         state = self.state
         seq = state.seq
         record = Record(seq, self.env.epoch, self.env.now_us(), checkpoint, entries)
@@ -174,6 +181,15 @@ class Core:
         )
         self._then = then
         self._effects.append(WriteCommit(self.in_flight))
+
+    def _with_late(self, late: Checkpoint, checkpoint: Checkpoint | None) -> Checkpoint:
+        """The checkpoint of the next record, which holds the steps that were left out."""
+        self.late = None
+        if checkpoint is not None:
+            return msgspec.structs.replace(checkpoint, writes={**late.writes, **checkpoint.writes})
+        full = late.versions is not None
+        self.state.since_full = 0 if full else self.state.since_full + 1
+        return late
 
     def acknowledged(self) -> None:
         """The commit in flight is durable."""

@@ -17,7 +17,7 @@ from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import merge
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import task_rows
-from beamweaver.engine.state import OpenStep, row_of
+from beamweaver.engine.state import OpenStep, Task, row_of
 from beamweaver.errors import (
     ConcurrentSubgraph,
     InvalidUpdate,
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import RunRow, ThreadRow
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
-    from beamweaver.engine.state import RunState, Task
+    from beamweaver.engine.state import RunState
     from beamweaver.graph.compiled import CompiledGraph
 
 __all__ = ["Steps"]
+
+
+_UNHEARD = 64
+"""How many graphs in tasks may wait, while records are left out, to hear that their ends are durable."""
 
 
 class Steps(Dozing):
@@ -59,6 +63,10 @@ class Steps(Dozing):
     def flush(self) -> None:
         """Make what happened durable while other tasks still run."""
         self.commit(self.flushed, entries=self.take_dirty())
+
+    def must_flush(self) -> bool:
+        """Whether what happened must be durable before it takes effect; a result need not."""
+        return any(type(item) is not Task for item in self.dirty)
 
     def flushed(self) -> None:
         """What a commit took of what happened is durable."""
@@ -174,7 +182,7 @@ class Steps(Dozing):
             self._commit_step(self.merged, unasked(exits, state.spent))
         elif self.stop is not None:
             self._commit_stop(self.stop)
-        elif self.dirty:
+        elif self.dirty and not self.puts_off:
             self.flush()
         else:
             self.transition = Transition(
@@ -257,8 +265,33 @@ class Steps(Dozing):
             failure = self._limit_failure(limit, tasks)
             state.step.failure = failure
             self._fail((StepFailed(row_of(failure)),), checkpoint)
+        elif self.puts_off and len(self.acking or ()) < _UNHEARD:
+            self._put_off(checkpoint)
         else:
             self.commit(self._step_committed, checkpoint=checkpoint)
+
+    def _put_off(self, checkpoint: Checkpoint) -> None:
+        """Go on at once: the next record brings this step along."""
+        assert not checkpoint.deltas, "a step that is left out has whole values"
+        if self.late is not None:
+            writes = {**self.late.writes, **checkpoint.writes}
+            checkpoint = msgspec.structs.replace(checkpoint, writes=writes)
+        self.late = checkpoint
+        state = self.state
+        # What has no record does not count as one after the last full map of versions.
+        full = checkpoint.versions is not None
+        state.since_full = self.env.limits.full_versions_every - 1 if full else state.since_full - 1
+        self._saving = []
+        if self.env.publishing:
+            self.publish(
+                StepCommitted(
+                    thread_id=state.thread_id,
+                    step=checkpoint.step,
+                    checkpoint_id="",
+                    durable=False,
+                )
+            )
+        self.begin_planned()
 
     def _limit_failure(self, limit: int, tasks: list[Task]) -> Failure:
         names = ", ".join(dict.fromkeys(task.node for task in tasks[:5]))
@@ -281,8 +314,9 @@ class Steps(Dozing):
         state.values = merged.values
         for name in writes:
             state.versions[name] = state.seq
-        state.parent_seq = state.checkpoint_seq
-        state.checkpoint_seq = state.seq
+        if state.checkpoint_seq != state.seq:  # else the step before has no record of its own
+            state.parent_seq = state.checkpoint_seq
+            state.checkpoint_seq = state.seq
         tasks = following.tasks
         state.joins, state.deferred = following.joins, following.deferred
         state.spent, state.warnings = following.spent, ()

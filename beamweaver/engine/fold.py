@@ -59,19 +59,23 @@ def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
 
 
 def parked_status(state: RunState, before: StatusName) -> StatusName:
-    """How a thread stands that nobody executes, by its open step; `before`, where that fits still."""
+    """How a thread stands that nobody executes, by its open step.
+
+    A run that goes on by itself (`before` says so) still does.
+    """
     tasks = state.step.tasks
     if not tasks:
         return "complete"
+    sleeps = any(task.asleep for task in tasks if task.result is None)
+    if before in UNFINISHED and (before != "sleeping" or sleeps):
+        return before
     if any(task.failure is not None for task in tasks) or state.step.failure is not None:
         return "failed"
     if state.step.stands_at_breakpoint or any(
         task.open_questions for task in tasks if task.result is None
     ):
         return "waiting"
-    if before == "sleeping" and not any(task.asleep for task in tasks if task.result is None):
-        return "cancelled"
-    return before if before in UNFINISHED else "cancelled"
+    return "cancelled"
 
 
 def fold_along(image: ThreadImage, env: Env) -> Iterator[RunState]:

@@ -46,4 +46,5 @@ def joined(old: RunOptions | None, new: RunOptions | None) -> RunOptions | None:
         {**old.metadata, **new.metadata},
         old.interrupt_before if new.interrupt_before is None else new.interrupt_before,
         old.interrupt_after if new.interrupt_after is None else new.interrupt_after,
+        new.durability or old.durability,
     )

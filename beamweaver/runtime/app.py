@@ -97,8 +97,8 @@ class App(CompiledGraph, KeptThreads):
             on_unfinished: `"continue"`, `"reject"`, or `"restart"` in place of an unfinished run.
             raises: Whether a failed run raises its error; else `Failed` is returned.
             **options: `run_id`, `recursion_limit`, `run_timeout`, `step_timeout`, `failure_policy`,
-                `max_concurrency`, `on_busy`, `metadata`, `tags`, `rerun`, `context`, `checkpoint_id`,
-                `fork`: see `beamweaver.CallOptions`.
+                `max_concurrency`, `on_busy`, `metadata`, `tags`, `rerun`, `context`, `durability`,
+                `checkpoint_id`, `fork`: see `beamweaver.CallOptions`.
 
         Returns:
             `Completed`, `Interrupted`, `Drained`, `Cancelled` or `Failed`; all have `.state`.

@@ -47,6 +47,10 @@ class CallOptions(TypedDict, total=False):
         tags: Words to find the run by; in the metadata under `"tags"`.
         rerun: Nodes (or ids of tasks) whose finished results in the unfinished step are dropped, so that
             they run again.
+        durability: `"sync"`: the next step starts when the one before is durable. `"exit"`: it starts at
+            once, and steps are written with the next record that must be durable: a question, a failure, a
+            sub-step, the due time of a retry, the end of the run. After a kill the run goes on from its last
+            record, so nodes may run again.
         checkpoint_id: The checkpoint to go on from. The head is the same as None; an older one starts a
             branch, which has nothing of what happened after it, and becomes the head.
         fork: Whether a branch starts even at the head.
@@ -74,6 +78,7 @@ class CallOptions(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     tags: Sequence[str]
     rerun: Sequence[str]
+    durability: Literal["sync", "exit"]
     checkpoint_id: str | None
     fork: bool
     context: Any
@@ -112,6 +117,7 @@ def run_options(
         choice("failure_policy", policy, ("proceed", "panic"))
     if most is not None and (type(most) is not int or most < 1):
         raise InvalidCall(f"max_concurrency is {most!r}; give a number of tasks, 1 or more")
+    choice("durability", message.durability, ("sync", "exit"))
     options = RunOptions(
         _seconds(message.run_timeout, "run_timeout"),
         _seconds(message.step_timeout, "step_timeout"),
@@ -120,6 +126,7 @@ def run_options(
         _metadata(message, codec, limits),
         _breakpoints("interrupt_before", message.interrupt_before, graph),
         _breakpoints("interrupt_after", message.interrupt_after, graph),
+        "" if message.durability == "sync" else message.durability,
     )
     return None if options == _NONE else options
 

@@ -7,9 +7,12 @@ import random
 
 import pytest
 
+from beamweaver.checkpoint import LMDBCheckpointer, _retention
+from beamweaver.checkpoint.verify import verify
 from tests.checkpoint.cuts import Bench, cut_off, failed, killed, recorded
 from tests.checkpoint.damage import Pairs, judge_forgery, judge_mutation
 from tests.checkpoint.full_store import full, pairs_of
+from tests.checkpoint.kit import begun, step
 
 WRITES, SYNCS, TRUNCATIONS = 1 << 1, 1 << 2, 1 << 3
 
@@ -98,3 +101,24 @@ def test_a_forged_value_is_an_answer_or_an_error(pairs):
     wrong = [judge_forgery(txn, chance) for _ in range(1_000)]
 
     assert not [text for text in wrong if text]
+
+
+def test_a_thread_whose_deletion_was_cut_off_can_be_made_again(tmp_path, monkeypatch):
+    """By its own owner, who need not acquire the store anew."""
+    store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
+    epoch = begun(store, "t")
+    for seq in range(1, 600):
+        assert store.commit(epoch, [step("t", seq)]) == [None]
+    monkeypatch.setattr(_retention, "_remove_rest", _cut_off)
+    with pytest.raises(InterruptedError):
+        store.delete_thread(epoch, "t")
+    monkeypatch.undo()
+    assert store.load("t") is None
+    assert store.commit(epoch, [step("t", 0, branch="new")]) == [None]
+    assert [image.checkpoint.seq for image in store.history("t")] == [0]
+    store.close()
+    assert verify(tmp_path / "s").sound
+
+
+def _cut_off(*_args):
+    raise InterruptedError

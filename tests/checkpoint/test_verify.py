@@ -8,8 +8,9 @@ import shutil
 import lmdb
 import pytest
 
-from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.checkpoint import LMDBCheckpointer, _shared
 from beamweaver.checkpoint._layout import describe, sealed
+from beamweaver.checkpoint._pages import PageFile
 from beamweaver.checkpoint.verify import verify
 from beamweaver.errors import NotAStore
 from tests.checkpoint.damage import damaged, hurt
@@ -48,6 +49,62 @@ def test_an_open_store_that_is_written_is_sound(tmp_path):
         store.commit(epoch, [step("t", seq)])
         assert verify(tmp_path / "s").sound
     store.close()
+
+
+class TestWhileOthersOpen:
+    """One process opens a path once, so those who look through a store make room for those who open it."""
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
+        store.commit(begun(store, "t"), [step("t", seq) for seq in range(1, 50)])
+        store.close()
+        return tmp_path / "s"
+
+    @pytest.fixture
+    def meanwhile(self, monkeypatch):
+        """Do something in the middle of the first look at a page."""
+        waiting = []
+
+        def do(what):
+            waiting.append(what)
+
+        page = PageFile.page
+
+        def looked_at(self, number):
+            if waiting:
+                waiting.pop()()
+            return page(self, number)
+
+        monkeypatch.setattr(PageFile, "page", looked_at)
+        return do
+
+    def test_the_store_can_be_acquired_and_written(self, path, meanwhile):
+        store = LMDBCheckpointer(path, survives="process-kill")
+
+        def write():
+            epoch = store.acquire()
+            for seq in range(50, 90):
+                assert store.commit(epoch, [step("t", seq)]) == [None]
+
+        meanwhile(write)
+        assert verify(path).sound
+        store.close()
+
+    def test_two_look_at_once(self, path, meanwhile):
+        seen = []
+        meanwhile(lambda: seen.append(verify(path)))
+        assert verify(path).sound
+        assert seen[0].sound
+        store = LMDBCheckpointer(path, survives="process-kill")
+        assert store.acquire()
+        store.close()
+
+    def test_nothing_is_held_afterwards(self, path):
+        verify(path)
+        with pytest.raises(NotAStore):
+            verify(path / "nowhere")
+        assert _shared._registry.pins._pins == {}
 
 
 @pytest.mark.parametrize("make", [False, True])

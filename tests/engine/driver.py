@@ -120,6 +120,8 @@ class Driver:
         """Tasks that ran although their results had been acknowledged."""
         self.asked: list[str] = []
         """Guarded edges whose predicates were asked."""
+        self.options: Any = None
+        """What each call gives that gives nothing of its own."""
         self.checks = False
         """Whether each acknowledged state is compared with what the store folds to."""
         self.begin_process()
@@ -171,6 +173,8 @@ class Driver:
         """Feed a call; nothing is carried out yet."""
         id_ = f"c{next(self.call_ids)}"
         run_id = options.pop("run_id", None)
+        if self.options is not None:
+            options.setdefault("options", self.options)
         if value is not None:
             options["input"] = self.prepared(value)
         given = {

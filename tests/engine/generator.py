@@ -446,10 +446,16 @@ def _turn_of(driver: Driver, *, started: bool) -> Any:
 
 
 def run_plan(
-    plan: Plan, *, order: int | None = None, crash_at: int | None = None, written: bool = True
+    plan: Plan,
+    *,
+    order: int | None = None,
+    crash_at: int | None = None,
+    written: bool = True,
+    options: Any = None,
 ) -> Driver:
     """Run a plan to its end, once with a crash at that commit."""
     driver = Driver(plan.compile(), seed=order, crash_at=crash_at, written=written)
+    driver.options = options
     driver.checks = True
     finish(driver)
     return driver

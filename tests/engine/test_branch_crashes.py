@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from beamweaver.engine import CallKind
 from beamweaver.engine.effects import Transition
+from beamweaver.errors import NodeFailed
 from tests.engine.driver import Crashed, Driver
+from tests.engine.generator import finish, plan_of, run_plan
 from tests.engine.graphs import asks, fails, graph, line
 
 BOTH = pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
@@ -246,3 +250,64 @@ class TestRouters:
         with pytest.raises(Exception, match="cancelled"):
             driver.answer(call)
         assert driver.store.load("t") == before
+
+
+class TestGeneratedRuns:
+    """Nodes depend on the state alone, so a branch from anywhere in a run ends as the run did."""
+
+    def ids(self, driver):
+        return [
+            f"{image.checkpoint.checkpoint.branch}-{image.checkpoint.seq}"
+            for image in checkpoints(driver)
+        ]
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_a_branch_from_any_checkpoint_ends_as_the_run(self, seed):
+        plan = plan_of(seed, disturbed=False)
+        for node in plan.nodes:
+            node.reads = [
+                key for key in node.reads if key != "left"
+            ]  # a branch counts its steps anew
+        driver = run_plan(plan)
+        expected = driver.values
+        rng = random.Random(seed)
+        ids = self.ids(driver)
+        for checkpoint in rng.sample(ids, min(4, len(ids))):
+            driver.crash_at = len(driver.commits) + rng.randrange(6)
+            driver.written = rng.random() < 0.5
+            kind = CallKind.CONTINUE
+            try:
+                driver.branch(kind, checkpoint=checkpoint, fork=True, run_id=checkpoint)
+            except Crashed:
+                driver.crash()
+                try:
+                    driver.branch(kind, checkpoint=checkpoint, fork=True, run_id=checkpoint)
+                except Crashed:
+                    raise AssertionError("a process dies once") from None
+            finish(driver)
+            driver.crash_at = None
+            assert driver.values == expected, checkpoint
+        assert len(set(self.ids(driver))) == len(checkpoints(driver))
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_an_edit_that_changes_nothing_changes_nothing(self, seed):
+        """Amid any run, wherever it stops or dies: an empty edit carries along all that there is."""
+        plan = plan_of(seed)
+        expected = run_plan(plan).values
+        rng = random.Random(seed)
+        driver = Driver(plan.compile(), crash_at=rng.randrange(1, 9), written=True)
+        driver.recover = False
+        try:
+            driver.invoke({"log": ["in"]}, run_id="the-run")
+        except Crashed:
+            driver.crash()
+        except NodeFailed:
+            pass
+        driver.crash_at = None
+        if driver.status != "complete":
+            driver.update(None)
+            driver.update({})
+            driver.crash()
+        finish(driver)
+        assert driver.values == expected
+        assert driver.faults == []

@@ -263,7 +263,12 @@ def run_nested_to_point(pipe, path, survives, nth):
     run_to_point(pipe, path, survives, nth, nested)
 
 
-def run_to_point(pipe, path, survives, nth, graph=six):
+def run_late_to_point(pipe, path, survives, nth):
+    """The same under `durability="exit"`."""
+    run_to_point(pipe, path, survives, nth, durability="exit")
+
+
+def run_to_point(pipe, path, survives, nth, graph=six, durability="sync"):
     """Run or go on with the six-node graph, and be killed at the n-th fault point that is reached.
 
     Tells each task that starts and each whose acknowledgement came, then the state and the count.
@@ -281,7 +286,8 @@ def run_to_point(pipe, path, survives, nth, graph=six):
     with Runtime(store, graphs=[app], fault=killer) as runtime:
         store.faults = killer
         runtime.subscribe(listen)
-        outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
+        message = Invoke({"n": 1}, run_id="R", durability=durability)
+        outcome = runtime.thread("t").ask(message, timeout=PATIENCE)
         store.faults = lambda _point: None
     with send:
         pipe.send(("state", outcome.state))

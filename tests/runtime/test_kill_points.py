@@ -15,6 +15,7 @@ from tests.runtime.children import (
     PATIENCE,
     child,
     received,
+    run_late_to_point,
     run_nested_to_point,
     run_to_point,
 )
@@ -69,6 +70,16 @@ def judge(folder, survives, nth, run=run_to_point, graph=six, log=SIX):
 @pytest.mark.parametrize("nth", [1, 4, 9, 17, 30, 43])
 def test_a_run_that_is_killed_at_a_point_goes_on(tmp_path, nth):
     assert judge(tmp_path, CLASSES[nth % 2], nth)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("survives", CLASSES)
+def test_a_run_without_records_of_its_steps_that_is_killed_at_any_point_goes_on(tmp_path, survives):
+    nth = 1
+    while judge(tmp_path, survives, nth, run_late_to_point):
+        nth += 1
+    assert nth > 10, "the points of a whole run were reached"
 
 
 @pytest.mark.slow

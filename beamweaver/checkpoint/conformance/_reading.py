@@ -27,6 +27,16 @@ def numbers_beyond_a_byte_sort_as_numbers(place: Place) -> None:
 
 
 @check("ordering")
+def numbers_that_no_record_can_have_are_not_found(place: Place) -> None:
+    store = place.open()
+    begun(store, "t")
+    for number in (-1, 1 << 63, 1 << 64, 1 << 200):
+        expect((store.load("t", number), store.run_end("t", number)), (None, None), str(number))
+        found = [] if number < 0 else [0]
+        expect(seqs(store, "t", before=number), found, f"the history before {number}")
+
+
+@check("ordering")
 def a_record_that_is_not_the_next_one_fails_alone(place: Place) -> None:
     store = place.open()
     epoch = begun(store, "a", "b")
