@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -12,10 +12,11 @@ import pytest
 from beamweaver import START, Graph, Invoke, RetryPolicy, Runtime, Send, TimeoutPolicy
 from beamweaver.errors import InvalidGraph, InvalidUpdate, NodeTimeout
 from beamweaver.events import AttemptKilled, Emitted
+from supervisors import CallTimeout
 from supervisors.testing import eventually
 from tests.engine.driver import HANGS, Driver, Later
 from tests.engine.graphs import fan
-from tests.runtime.kit import PATIENCE, Events, Gate, line, wrote
+from tests.runtime.kit import PATIENCE, Events, Gate, line, simulated, wrote
 
 
 def one(node: Any, **options: Any) -> Any:
@@ -25,6 +26,18 @@ def one(node: Any, **options: Any) -> Any:
 def ask(store: Any, app: Any, **options: Any) -> Any:
     with Runtime(store, graphs=[app], **options) as runtime:
         return runtime.thread("t").ask(Invoke({}), timeout=PATIENCE)
+
+
+def virtually(store: Any, app: Any) -> Any:
+    """The same on a virtual clock."""
+    with simulated(store, 1, graphs=[app]) as runtime:
+        return runtime.thread("t").ask(Invoke({}), timeout=PATIENCE)
+
+
+def wait(ctx: Any, seconds: float) -> None:
+    """Let virtual time pass without a sign of life."""
+    with contextlib.suppress(CallTimeout):
+        ctx._frame.hub.system.future().get(timeout=seconds)
 
 
 class TestPolicies:
@@ -111,25 +124,30 @@ class TestHeartbeats:
         """langgraph 137."""
 
         def node(state, ctx):
-            began = time.monotonic()
-            while time.monotonic() - began < 0.25:
+            for _ in range(10):
+                wait(ctx, 0.9)
                 ctx.heartbeat()
             return {"log": ["alive"]}
 
-        assert ask(store, one(node, timeout=TimeoutPolicy(idle=0.2))).state["log"] == ["alive"]
+        assert virtually(store, one(node, timeout=TimeoutPolicy(idle=1))).state["log"] == ["alive"]
 
-    def test_an_async_one_too(self, store):
-        async def node(state, ctx):
-            for _ in range(25):
-                await asyncio.sleep(0.01)
+    def test_one_that_emits_too(self, store):
+        def node(state, ctx):
+            for _ in range(10):
+                wait(ctx, 0.9)
                 ctx.emit("alive")
             return {"log": ["alive"]}
 
-        assert ask(store, one(node, timeout=TimeoutPolicy(idle=0.2))).state["log"] == ["alive"]
+        assert virtually(store, one(node, timeout=TimeoutPolicy(idle=1))).state["log"] == ["alive"]
+
+    def test_one_that_does_not_is_ended(self, store):
+        app = one(lambda state, ctx: wait(ctx, 1.1), timeout=TimeoutPolicy(idle=1))
+        with pytest.raises(NodeTimeout, match="no sign of life"):
+            virtually(store, app)
 
     def test_who_sleeps_in_place_is_not_idle(self, store):
-        app = one(lambda state, ctx: ctx.sleep(0.3), timeout=TimeoutPolicy(idle=0.1))
-        assert ask(store, app).state["log"] == []
+        app = one(lambda state, ctx: ctx.sleep(0.9), timeout=TimeoutPolicy(idle=0.1))
+        assert virtually(store, app).state["log"] == []
 
     def test_without_an_idle_timeout_it_does_nothing(self, store):
         assert ask(store, one(lambda state, ctx: ctx.heartbeat())).state["log"] == []

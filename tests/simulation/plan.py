@@ -140,6 +140,6 @@ def _router(source: str, names: list[str], *, sends: bool) -> Any:
 
 def _looper(target: str) -> Any:
     def looper(state: Any) -> Any:
-        return target if state.get("rounds", 0) % LOOPS else END
+        return target if state.get("rounds", 0) < LOOPS else END
 
     return looper

@@ -59,6 +59,7 @@ class _Scheduler(DeterministicScheduler):
 
     def step(self) -> bool:
         stepped = super().step()
+        self.process.world.tick()
         hub = getattr(self.process, "hub", None)
         if hub is not None and hub.fatal is not None:
             self.left -= 1
@@ -73,9 +74,12 @@ class Process:
 
     def __init__(self, world: World, number: int, now: float, *, force: bool) -> None:
         config = world.config
+        self.world = world
         self.ends = Ends(number)
         self.clock = _SteppedClock(now)
-        self.scheduler = _Scheduler(config.seed * 31 + number, clock=self.clock)
+        self.scheduler = _Scheduler(
+            config.seed * 31 + number, clock=self.clock, max_steps=MOST_TURNS
+        )
         self.scheduler.process = self
         self.system = ActorSystem(self.scheduler, clock=self.clock, on_event=lambda _event: None)
         self.store = SimCheckpointer(world.disk, self.ends, self.clock, sync=config.sync)
@@ -216,12 +220,15 @@ class World:
 
     def disturb(self) -> None:
         """Perhaps something goes wrong now."""
-        if self.full_for:
-            self.full_for -= 1
-            self.disk.full = self.full_for > 0
         self._disturb_process()
         self._disturb_actors()
         self._disturb_calls()
+
+    def tick(self) -> None:
+        """A turn passed, perhaps while a node waits in another one: in time the disk has room again."""
+        if self.full_for:
+            self.full_for -= 1
+            self.disk.full = self.full_for > 0
 
     def _disturb_process(self) -> None:
         if self._strikes("process kill", 0.003):
@@ -305,7 +312,7 @@ class World:
 
     def run(self) -> None:
         """Run until all clients have what they want and nothing is left to do; check all along."""
-        quiet = 0
+        quiet = stalled = 0
         while True:
             if self.process.over:
                 self.die()  # before anybody hears what it said in its last turn
@@ -317,8 +324,9 @@ class World:
             assert quiet < PATIENCE_TURNS, f"{self.config.seed=}: stuck; {self.describe()}"
             self.disturb()
             self._turn_olds()
-            if not self.process.over and not self.process.turn():
-                assert self.full_for, f"{self.config.seed=}: nothing can go on; {self.describe()}"
+            went = self.process.over or self.process.turn()
+            stalled = 0 if went or self.full_for else stalled + 1
+            assert stalled < 2, f"{self.config.seed=}: nothing can go on; {self.describe()}"
             self.checkers.check()
         self.calm()
         self._settle()
