@@ -71,11 +71,15 @@ def parked_status(state: RunState, before: StatusName) -> StatusName:
         return before
     if any(task.failure is not None for task in tasks) or state.step.failure is not None:
         return "failed"
-    if state.step.stands_at_breakpoint or any(
-        task.open_questions for task in tasks if task.result is None
-    ):
+    if state.step.stands_at_breakpoint or _asks(state.step):
         return "waiting"
     return "cancelled"
+
+
+def _asks(step: OpenStep) -> bool:
+    """Whether a step, or one of a graph in its tasks, waits for an answer."""
+    own = any(task.open_questions for task in step.tasks if task.result is None)
+    return own or any(_asks(inner) for inner in step.inside)
 
 
 def fold_along(image: ThreadImage, env: Env) -> Iterator[RunState]:

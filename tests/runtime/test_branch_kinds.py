@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 
-from beamweaver import START, Command, Graph, Invoke, StateUpdate
+from beamweaver import START, Command, Graph, Invoke, StateUpdate, interrupt
 from beamweaver.errors import InvalidUpdate, UnknownChannel
 from beamweaver.graph import Topic, Untracked
 from supervisors.testing import eventually
@@ -161,3 +161,28 @@ def test_a_branch_under_durability_exit_is_one_record_and_its_end(store):
         app.invoke(None, thread_id="t", checkpoint_id=ids(app)[-1], durability="exit")
         sources = [state.metadata["source"] for state in app.get_state_history("t")]
         assert sources == ["loop", "fork", "loop", "loop", "loop", "input"]
+
+
+def test_a_graph_in_a_node_asks_in_each_branch(store):
+    """Its question is there again when the head comes back, and an edit leaves it open."""
+
+    def ask(_state):
+        return {"log": [interrupt("?")]}
+
+    inner = line("inner", x=wrote("x"), ask=ask, y=wrote("y")).compile()
+    graph = Graph(Log, name="g").add_node("a", wrote("a")).add_node("in", inner)
+    graph.add_edge(START, "a").add_edge("a", "in")
+    with graph.compile(checkpointer=store) as app:
+        (question,) = app.invoke({}, thread_id="t").interrupts
+        waiting, before_a = ids(app)
+        outcome = app.resume("other", thread_id="t", checkpoint_id=before_a)
+        assert outcome.state["log"] == ["a", "x", "other", "y"]
+        app.set_head("t", waiting)
+        state = app.get_state("t")
+        assert (state.status, state.interrupts, state.next) == ("waiting", (question,), ("in",))
+        app.update_state("t", {"note": "edited"})
+        assert app.get_state("t").interrupts == (question,)
+        assert app.resume("mine", thread_id="t").state == {
+            "log": ["a", "x", "mine", "y"],
+            "note": "edited",
+        }
