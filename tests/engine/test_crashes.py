@@ -9,7 +9,7 @@ import pytest
 from tests.engine.generator import plan_of, run_plan
 from tests.engine.modelled import run_model
 
-FAST, SLOW = 120, 300
+FAST, SLOW = 120, 1_200
 
 
 def crash(seed, *, points):
@@ -38,10 +38,18 @@ def test_a_run_that_dies_ends_as_the_clean_one(seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("block", range(0, SLOW, 50))
+@pytest.mark.parametrize("block", range(0, 60, 10))
 def test_a_run_that_dies_at_any_commit_ends_as_the_clean_one(block):
-    for seed in range(block, block + 50):
+    for seed in range(block, block + 10):
         crash(seed, points=1_000_000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("block", range(FAST, SLOW, 90))
+def test_each_of_a_thousand_runs_that_die_ends_as_the_clean_one(block):
+    for seed in range(block, block + 90):
+        crash(seed, points=1)
 
 
 @pytest.mark.parametrize("seed", range(50))

