@@ -24,15 +24,6 @@ def test_so_it_does_for_many_more_seeds(block):
         simulate(seed)
 
 
-FOUND = [3374]
-"""Seeds that found a fault: a call under the name of a run that ended before its turn began another run."""
-
-
-@pytest.mark.parametrize("seed", FOUND)
-def test_faults_that_were_found_are_mended(seed):
-    simulate(seed)
-
-
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_one_seed_is_one_history(seed):
     assert simulate(seed).trace.digest == simulate(seed).trace.digest

@@ -1,0 +1,275 @@
+"""Deliberate faults in the product, each of which some history must find.
+
+`MUTANTS` maps a fault to what brings it about. `python -m tests.soak simulation_mutants` looks for the first
+seed that finds each; the seeds are kept in `mutants.txt`, and CI replays them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from beamweaver.checkpoint.entries import Finished
+from beamweaver.checkpoint.store import RecordWriter
+from beamweaver.engine import effects, merge, migrate, plan, rows, state
+from beamweaver.engine._admission import Admissions
+from beamweaver.engine._attempts import Attempts
+from beamweaver.engine._core import Core
+from beamweaver.engine._steps import Steps
+from beamweaver.engine.effects import Admitted, SetTimer
+from beamweaver.engine.machine import Machine
+from beamweaver.runtime.recovery import Recovery
+from beamweaver.runtime.waiters import Waiters
+from beamweaver.runtime.writer import CheckpointWriter
+from tests.simulation.disk import SimKv
+
+__all__ = ["FOUND", "MUTANTS", "found"]
+
+FOUND = Path(__file__).with_name("mutants.txt")
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def _around(owner: Any, name: str, change: Callable[..., Any]) -> Mutant:
+    """The function of that name, as `change(original, *args)`."""
+    original = getattr(owner, name)
+
+    def mutated(*args: Any, **options: Any) -> Any:
+        return change(original, *args, **options)
+
+    return lambda: patch.object(owner, name, mutated)
+
+
+def _instead(owner: Any, name: str, answer: Callable[..., Any]) -> Mutant:
+    return lambda: patch.object(owner, name, answer)
+
+
+def _commit(**changes: Any) -> Mutant:
+    """Each commit without some of what it should write."""
+
+    def change(original: Any, self: Any, then: Any, **options: Any) -> Any:
+        return original(
+            self, then, **{**options, **{k: v for k, v in changes.items() if k in options}}
+        )
+
+    return _around(Core, "commit", change)
+
+
+def _checkpoint(**changes: Any) -> Mutant:
+    def change(original: Any, *args: Any) -> Any:
+        made = original(*args)
+        return made if made.step == 0 else msgspec.structs.replace(made, **changes)
+
+    return _around(Steps, "checkpoint", change)
+
+
+def _after_load(forget: Callable[[Any], None]) -> Mutant:
+    """What a thread's state lacks after it was read from the store."""
+
+    def change(original: Any, *args: Any) -> Any:
+        loaded = original(*args)
+        forget(loaded)
+        return loaded
+
+    return _around(migrate, "fold", change)
+
+
+def _without_joins(loaded: Any) -> None:
+    loaded.joins = {}
+
+
+def _without_amendments(loaded: Any) -> None:
+    loaded.step.amendments = []
+
+
+def _without_gotos(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        if task.result is not None:
+            task.result.goto = None
+
+
+def _without_sends(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        if task.result is not None:
+            task.result.sends = ()
+
+
+def _without_due_times(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        task.due_us = 0
+
+
+def _without_answers(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        for question in task.questions or ():
+            question.answered, question.answer = False, None
+
+
+def _without_results(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        task.result = None
+
+
+def _eager(original: Any, self: Any, then: Any, **options: Any) -> None:
+    """What waits for a record to be durable does not wait."""
+    original(self, then, **options)
+    pending, self._then = self._then, lambda: None
+    self.in_flight = None
+    pending()
+
+
+def _clears_all(original: Any, self: Any, then: Any, **options: Any) -> None:
+    before = list(self.state.entry_seqs)
+    original(self, then, **options)
+    self.in_flight = msgspec.structs.replace(self.in_flight, clears=tuple(before))
+    self._effects[-1].commit = self.in_flight
+
+
+def _lost(original: Any, waiters: Any, thread_id: str, incarnation: int) -> Any:
+    return [call for call in original(waiters, thread_id, incarnation) if not call.again]
+
+
+def _same_epoch(original: Any, self: Any, expected: int) -> bool:
+    if expected == 0:
+        return bool(original(self, expected))
+    self._epoch, self._fence = expected, self._kv.begin(write=False).get(b"e") or self._fence
+    self.adopt(expected + 1)
+    return True
+
+
+def _unsynced(kv: Any, disk: Any, process: Any, *, sync: bool) -> None:
+    del sync
+    _OPEN(kv, disk, process, sync=False)
+
+
+_OPEN = SimKv.__init__
+
+
+def _merged_sends(original: Any, graph: Any, source: str, sends: Any) -> Any:
+    unique = {send.node: send for send in sends}
+    return original(graph, source, list(unique.values()))
+
+
+def _early(original: Any, self: Any, task: Any) -> None:
+    original(self, task)
+    effect = self._effects[-1]
+    if isinstance(effect, SetTimer):
+        effect.delay /= 2
+
+
+def _acknowledges_full(_original: Any, self: Any, group: Any, full: Any) -> Any:
+    self._hub.full = full
+    return [None] * len(group)
+
+
+def _acknowledges_refused(original: Any, self: Any, epoch: int, items: Any, *rest: Any) -> None:
+    original(self, epoch, items, *rest)
+    for item in items:
+        item.error = None
+
+
+def _admits_before_its_message(original: Any, self: Any, call: Any, *rest: Any) -> Any:
+    """A told message is acknowledged before it is kept."""
+    if not call.waits:
+        self._effects.append(Admitted(call, call.run_id))
+    return original(self, call, *rest)
+
+
+def _dead_results(self: Any, attempt: Any) -> bool:
+    """A result of an attempt that was given up counts."""
+    self.running.pop(attempt.position, None)
+    return True
+
+
+def _forgets_one(original: Any, self: Any) -> None:
+    """Of those who wait for a run, the last hears nothing."""
+    if len(self.attached) > 1:
+        self.attached.pop()
+    original(self)
+
+
+def _arrives_alone(original: Any, graph: Any, node: str, joins: Any, pulled: Any) -> Any:
+    """A join fires when the first of its sources arrives."""
+    pulled.update(join.target for join in graph.joins.get(node, ()))
+    return original(graph, node, joins, pulled)
+
+
+def _drops_the_last(original: Any, self: Any) -> None:
+    """Of a group of commits the last is neither written nor refused."""
+    if len(self._group) > 1:
+        self._group.pop()
+    original(self)
+
+
+class _same_ids:
+    """Tasks of one path have one id in all steps."""
+
+    def __enter__(self) -> None:
+        original = state.task_id
+        ids = lambda branch, namespace, _step, path: original(branch, namespace, 0, path)
+        self._patches = [patch.object(module, "task_id", ids) for module in (state, effects)]
+        for each in self._patches:
+            each.start()
+
+    def __exit__(self, *_error: object) -> None:
+        for each in self._patches:
+            each.stop()
+
+
+MUTANTS: dict[str, Mutant] = {
+    "a pending result is dropped": _around(
+        Core, "take_dirty", lambda f, s: tuple(e for e in f(s) if type(e) is not Finished)
+    ),
+    "a commit goes without its values": _checkpoint(writes={}),
+    "a checkpoint follows the wrong one": _checkpoint(parent=0),
+    "the epoch is not checked": _instead(RecordWriter, "_check", lambda *_: None),
+    "the epoch is not raised": _around(RecordWriter, "raise_epoch", _same_epoch),
+    "a stale actor may write": _instead(CheckpointWriter, "_is_stale", lambda *_: False),
+    "a refused put is acknowledged": _around(RecordWriter, "_one_by_one", _acknowledges_refused),
+    "a full store acknowledges": _around(CheckpointWriter, "_put_some", _acknowledges_full),
+    "a group is acknowledged before its sync": _instead(SimKv, "__init__", _unsynced),
+    "an outcome is given before its record": _around(Core, "commit", _eager),
+    "entries are cleared too early": _around(Core, "commit", _clears_all),
+    "a message is not kept": _commit(inbox_put=()),
+    "a message is acknowledged too early": _around(Machine, "call", _admits_before_its_message),
+    "a run id is not kept": _commit(names=()),
+    "calls forget the run that they are of": _instead(
+        Admissions, "_remember_names", lambda *_: None
+    ),
+    "a waiter is lost when its actor restarts": _around(Waiters, "take", _lost),
+    "one of several waiters hears nothing": _around(Core, "run_stopped", _forgets_one),
+    "an amendment is lost on load": _after_load(_without_amendments),
+    "joins are lost on load": _after_load(_without_joins),
+    "gotos are lost on load": _after_load(_without_gotos),
+    "Sends are lost on load": _after_load(_without_sends),
+    "answers are lost on load": _after_load(_without_answers),
+    "due times are lost on load": _after_load(_without_due_times),
+    "results are lost on load": _after_load(_without_results),
+    "questions are lost on load": _instead(rows, "_ask", lambda *_: None),
+    "Sends to one node become one": _around(plan, "_send_tasks", _merged_sends),
+    "results merge backwards": _around(
+        merge, "_of_tasks", lambda f, done, low, high: f(done[::-1], low, high)
+    ),
+    "an attempt comes too early": _around(Attempts, "_wake_when_due", _early),
+    "a result of a killed attempt counts": _instead(Attempts, "_ended", _dead_results),
+    "a join fires too early": _around(plan, "_arrive", _arrives_alone),
+    "steps are not counted": _checkpoint(step=1),
+    "nodes run in another order": _around(
+        plan, "_in_order", lambda f, graph, pulled: f(graph, pulled)[::-1]
+    ),
+    "a commit of a group is forgotten": _around(CheckpointWriter, "_write", _drops_the_last),
+    "task ids repeat": _same_ids,
+    "told messages are not recovered": _instead(Recovery, "_unread_batch", lambda _self: None),
+}
+
+
+def found() -> dict[str, int]:
+    """The seed that finds each mutant, as far as it is known."""
+    if not FOUND.exists():
+        return {}
+    lines = [line.rpartition(" ") for line in FOUND.read_text().splitlines() if line]
+    return {name: int(seed) for name, _, seed in lines}
