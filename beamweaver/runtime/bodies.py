@@ -40,6 +40,8 @@ class Bodies:
         """The context variables of the caller who stands behind the run; each body gets a copy."""
         self.given: dict[str, Any] = {}
         """The `context=` of calls, by the name that each gave to its run."""
+        self.closed = False
+        """Whether a successor of the owner has taken over: what the owner still does in its slice is void."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -50,19 +52,26 @@ class Bodies:
         Raises:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
+        if self.closed:
+            return
         if attempt.node.is_async:
             self._running[attempt] = self._hub.node_loop().start_node(
                 frame, attempt, owner=self._owner, context=self._context()
             )
-            return
-        self._running[attempt] = self._hub.system.spawn_task(
-            NodeActor,
-            frame,
-            attempt,
-            owner=self._owner,
-            token=attempt,
-            context=None if self.context is None else self.context.copy(),
-        )
+        else:
+            self._running[attempt] = self._hub.system.spawn_task(
+                NodeActor,
+                frame,
+                attempt,
+                owner=self._owner,
+                token=attempt,
+                context=None if self.context is None else self.context.copy(),
+            )
+        self._kill_if_closed(attempt)
+
+    def _kill_if_closed(self, attempt: Attempt) -> None:
+        if self.closed:  # meanwhile: the successor may have looked before the body was there
+            self.kill(attempt)
 
     def route(self, frame: Frame, transition: Transition) -> None:
         """Ask the routers of a step.
@@ -70,6 +79,8 @@ class Bodies:
         Raises:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
+        if self.closed:
+            return
         routing = Routing(frame, transition)
         if routing.is_async:
             self._running[transition] = self._hub.node_loop().start_routers(
@@ -111,8 +122,9 @@ class Bodies:
             The attempts whose bodies have not ended: the next ones wait for that.
         """
         left = []
+        before.closed = True  # its slice may go on for a while, on a worker that was held up
         self.given.update(before.given)
-        for token, task in (*before._running.items(), *before._killed.items()):
+        for token, task in (*list(before._running.items()), *list(before._killed.items())):
             if _hand_over(task, self._owner):
                 self._killed[token] = task
                 if isinstance(token, Attempt):

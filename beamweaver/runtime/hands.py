@@ -313,7 +313,8 @@ class Hands(Actor):
         self._hub.waiters.answer(self.thread_id, effect.call, Answer(outcome, error))
 
     def _publish(self, effect: fx.Publish) -> None:
-        self._hub.publish(effect.event)
+        if not self._bodies.closed:  # else a successor has told of what came after
+            self._hub.publish(effect.event)
 
 
 def _timers_of(attempt: Attempt) -> list[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ import pytest
 from beamweaver import Continue, Invoke, Runtime
 from beamweaver.events import RunEnded
 from beamweaver.limits import Limits
+from beamweaver.runtime.context import current_context
 from supervisors import KILLED
 from tests.runtime.kit import PATIENCE, SIX, Caller, Oracle, six
 from tests.runtime.schedules import World, cells_of
@@ -59,7 +60,19 @@ def test_a_hundred_more_histories(first):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("idle", [0, 50])
 def test_on_real_workers_a_storm_of_kills_leaves_no_caller_without_its_outcome(store, seed, idle):
-    rng, stop, wrong = random.Random(seed), threading.Event(), []
+    rng, stop, wrong, again = random.Random(seed), threading.Event(), [], []
+    oracle = Oracle()
+
+    def watched(name, fn):
+        # Bodies look, not listeners: an actor that was killed in its slice may be held up in one for a while.
+        def body(state):
+            task = (current_context().thread_id, current_context().task_id)
+            if task in oracle.acknowledged:
+                again.append((name, *task))
+            return fn(state)
+
+        return body
+
     limits = Limits(crashes_without_commit=1_000_000, threads_idle=idle, threads_running=3)
 
     def client(number):
@@ -74,8 +87,9 @@ def test_on_real_workers_a_storm_of_kills_leaves_no_caller_without_its_outcome(s
             if state["log"] != SIX:
                 wrong.append(state)
 
-    with Runtime(store, graphs=[six().compile()], limits=limits, max_restarts=1_000_000) as runtime:
-        oracle = Oracle(runtime)
+    app = six(watched).compile()
+    with Runtime(store, graphs=[app], limits=limits, max_restarts=1_000_000) as runtime:
+        runtime.subscribe(oracle)
         clients = [Caller(client, number) for number in range(10)]
         for kill in range(60):
             oracle.wait(RunEnded, count=1 + 3 * kill)
@@ -85,4 +99,4 @@ def test_on_real_workers_a_storm_of_kills_leaves_no_caller_without_its_outcome(s
         stop.set()
         for one in clients:
             one.join()
-        assert (wrong, oracle.reruns) == ([], []), f"seed {seed}"
+        assert (wrong, again) == ([], []), f"seed {seed}"
