@@ -162,9 +162,9 @@ def _watched(actor_class: type[pykka.Actor], deputy: Hosted) -> type[Any]:
         def _handle_receive(self, message: Any) -> Any:
             try:
                 return super()._handle_receive(message)
-            except Exception:
+            except Exception:  # pykka deals with it as it always does
                 raise
-            except BaseException as error:
+            except BaseException as error:  # this would stop every pykka actor of the process
                 raise _Interrupted(repr(error)) from error
 
         def _handle_failure(self, *info: Any) -> None:

@@ -247,7 +247,7 @@ class Aside:
         job.cover()
         try:
             self._leave()
-        except BaseException:
+        except BaseException:  # nothing was left: the cover goes, and it passes
             job.uncover()
             raise
         try:

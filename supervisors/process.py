@@ -103,7 +103,7 @@ class Process:
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
             )
-        except BaseException:
+        except BaseException:  # whatever it is: give back what was taken, and let it pass
             _close(theirs[1], mine[0], lifeline[1])
             raise
         finally:
@@ -281,7 +281,7 @@ class ProcessPool:
         except RemoteError:
             self._give_back(process, forget)
             raise
-        except BaseException:
+        except BaseException:  # whatever it is: give back what was taken, and let it pass
             process.kill()
             raise
         self._give_back(process, forget)

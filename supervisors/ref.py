@@ -186,7 +186,7 @@ class ActorRef(pykka.ActorRef[A]):
         except TimeoutError:
             future.given_up = True
             raise CallTimeout(f"no answer from {self} within {timeout} s") from None
-        except BaseException:
+        except BaseException:  # a cancellation above all: nobody waits any more
             future.given_up = True  # of no consequence to one that was answered
             raise
 

@@ -85,7 +85,7 @@ class OwnerFile:
         except BlockingIOError:
             os.close(fd)
             raise owned(folder, _holder(folder, epoch)) from None
-        except BaseException:
+        except BaseException:  # whatever it is: give back what was taken, and let it pass
             os.close(fd)
             raise
         return cls(path, fd)

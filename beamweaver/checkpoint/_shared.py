@@ -367,7 +367,7 @@ def _open(path: Path, options: Options) -> Shared:
     shared = Shared(path, options, kv)
     try:
         shared.read(lambda _txn: None, None)
-    except BaseException:
+    except BaseException:  # whatever it is: give back what was taken, and let it pass
         kv.close()
         raise
     return shared

@@ -202,7 +202,7 @@ class _Lives:
                 child = subprocess.Popen(  # noqa: S603  # our own module
                     command, pass_fds=[to_parent], stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
-        except BaseException:
+        except BaseException:  # whatever it is: give back what was taken, and let it pass
             os.close(events)
             raise
         finally:

@@ -119,7 +119,7 @@ class Core:
             self._closed = False
             self._failure: RuntimeFailed | None = None
             self._root: ActorRef[Any] | None = None
-        except BaseException:
+        except BaseException:  # whatever it is: give back what was taken, and let it pass
             store.release()
             raise
 
@@ -132,7 +132,7 @@ class Core:
                 max_seconds=self._max_seconds,
                 on_end=self._ended,
             )
-        except BaseException:
+        except BaseException:  # whatever it is: give back what was taken, and let it pass
             self.close()
             raise
 

@@ -155,7 +155,7 @@ class Runtime(KeptThreads):
         else:
             try:
                 core.start()
-            except BaseException:
+            except BaseException:  # whatever it is: give back what was taken, and let it pass
                 places.leave(core)
                 raise
         return self
