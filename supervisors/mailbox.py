@@ -95,9 +95,14 @@ class Cell(Inbox):
 
     def put_inline(self, message: object) -> None:
         """Send `message`, and handle it at once on the calling worker if nothing else could run."""
+        worker = here.worker
+        if worker is not None and self._seize(worker):
+            self.q.append(message)
+            self._nest(worker)
+            return
         self.q.append(message)
-        if not self.run_inline() and self.busy.acquire(False):
-            self.scheduler.submit(self, here.worker)
+        if self.busy.acquire(False):
+            self.scheduler.submit(self, worker)
 
     def run_inline(self, *messages: object) -> bool:
         """Send `messages` and run a slice at once on the calling worker, if nothing else could run.
@@ -115,6 +120,11 @@ class Cell(Inbox):
                 self.put(message)
             return False
         self.q.extend(messages)
+        self._nest(worker)
+        return True
+
+    def _nest(self, worker: Worker) -> None:
+        """Run a slice on `worker` inside of the turn that it runs."""
         job = worker.job
         if job is not None:
             job.cover()
@@ -127,7 +137,6 @@ class Cell(Inbox):
             if job is not None:
                 worker.job = job
                 job.uncover()
-        return True
 
     def _seize(self, worker: Worker) -> bool:
         if self.scheduler.quiet(worker):

@@ -89,6 +89,8 @@ class TaskActor(Actor, Job):
         context = self._context
         if context is None:
             context = Context()
+        else:
+            self._context = None  # a variable may refer to the task: no cycle outlives the body
         returned = self.perform(worker, context.run, self.run)
         worker.cell = below
         outcome, self.outcome = self.outcome, None
@@ -96,8 +98,10 @@ class TaskActor(Actor, Job):
         book = owner.book
         if book is not None:
             book.kids.pop(self, None)
-        if returned:
-            owner.put_lazy(TaskDone(self.token, outcome), worker)
+        if returned:  # as `put_lazy`, without its call
+            owner.q.append(TaskDone(self.token, outcome))
+            if owner.busy.acquire(False):
+                owner.scheduler.submit_lazy(owner, worker)
         elif returned is None:
             self._end(worker)
         else:

@@ -140,7 +140,9 @@ class LMDBCheckpointer(Checkpointer):
 
     def commit(self, epoch: int, commits: Sequence[Commit]) -> list[StoreError | None]:
         """Write a group; see `Checkpointer.commit`."""
-        shared = self._owned(epoch)
+        shared = self._shared
+        if shared is None or shared.pid != os.getpid():
+            shared = self._owned(epoch)
         shared.enter()
         try:
             return shared.writer.commit(epoch, commits, self.faults)

@@ -137,17 +137,6 @@ class _Planned:
             self.checkpoints.add(seq)
 
 
-def _follows(commit: Commit, thread: _Thread | None) -> bool:
-    """Whether a commit is the next step of a thread: the plain case, which needs no further look."""
-    checkpoint = commit.record.checkpoint
-    return (
-        thread is not None
-        and commit.record.seq == thread.next_seq
-        and checkpoint is not None
-        and checkpoint.parent == thread.checkpoint
-    )
-
-
 def _refusal(commit: Commit, thread: _Thread | None, plan: _Planned) -> StoreError | None:
     """Why a commit cannot be written."""
     checkpoint = commit.record.checkpoint
@@ -246,7 +235,8 @@ class MemoryCheckpointer(Checkpointer):
     def _group(self, epoch: int, commits: Sequence[Commit]) -> list[StoreError | None]:
         """Write all or nothing. No engine is here that could refuse it, but faults can."""
         faults = self.faults
-        self._check(epoch)
+        if epoch != self._epoch or not self._owned or self._broken is not None:
+            self._check(epoch)
         results: list[StoreError | None] = []
         accepted: list[tuple[Commit, _Encoded]] = []
         planned: dict[str, _Planned] | None = {} if len(commits) > 1 else None
@@ -288,14 +278,20 @@ class MemoryCheckpointer(Checkpointer):
         try:
             if commit.run_names:
                 check_names(commit)
-            record = encode_record(commit.record)
+            record = _encode(commit.record)  # as `encode_record`, without its call
             row = b"" if commit.thread is None else encode_thread(commit.thread)
             inbox = [_encode(message) for message in commit.inbox_put] if commit.inbox_put else ()
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
         if planned is None:
-            if _follows(commit, thread):
-                return record, row, inbox
+            checkpoint = commit.record.checkpoint
+            if (
+                thread is not None
+                and checkpoint is not None
+                and commit.record.seq == thread.next_seq
+                and checkpoint.parent == thread.checkpoint
+            ):
+                return record, row, inbox  # the thread's next step: no further look is needed
             planned = {}
         plan = planned.get(thread_id)
         if plan is None:
@@ -324,8 +320,9 @@ class MemoryCheckpointer(Checkpointer):
             thread.names.update(commit.run_names)
         if commit.run_ended is not None:
             thread.ends[commit.run_ended[0]] = commit.run_ended[1]
-        for message, encoded in zip(commit.inbox_put, inbox, strict=True):
-            thread.inbox[message.number] = encoded
+        if inbox:
+            for message, encoded in zip(commit.inbox_put, inbox, strict=True):
+                thread.inbox[message.number] = encoded
         for place in commit.inbox_drop:
             thread.inbox.pop(place, None)
         if self._shallow and commit.record.checkpoint is not None:

@@ -92,21 +92,19 @@ class _Item:
         data = encode_record(commit.record)
         large = compress_above is not None and len(data) > compress_above
         self.value = seal_small(self.key, data) if large else seal(self.key, data)
-        self.more = _more(commit, tid) if _has_more(commit) else _NOTHING
+        self.more = (
+            _more(commit, tid)
+            if commit.thread is not None
+            or commit.inbox_put
+            or commit.run_names
+            or commit.run_ended is not None
+            else _NOTHING
+        )
         self.head: _Head | None = None
         self.error: StoreError | None = None
 
     def size(self) -> int:
         return len(self.value) + sum(len(value) for _, value in self.more)
-
-
-def _has_more(commit: Commit) -> bool:
-    return (
-        commit.thread is not None
-        or commit.inbox_put != ()
-        or commit.run_names != ()
-        or commit.run_ended is not None
-    )
 
 
 def _more(commit: Commit, tid: bytes) -> tuple[tuple[bytes, bytes], ...]:
@@ -198,7 +196,9 @@ class RecordWriter:
         with self._lock:
             while len(self._heads) > _HEADS:  # never within a group, whose threads must stay known
                 self._heads.popitem(last=False)
-            items = [self._prepared(commit) for commit in commits]
+            items: list[_Item | StoreError] = []
+            for commit in commits:  # no comprehension here and below: that is a call
+                items.append(self._prepared(commit))  # noqa: PERF401
             try:
                 written = self._group(epoch, items, faults)
             except (OwnershipLost, StoreFull, StoreBroken) as error:
@@ -207,9 +207,12 @@ class RecordWriter:
             except StoreError as error:
                 self._one_by_one(epoch, items, faults, error)
             else:
-                if written:
+                if written and faults is not no_faults:
                     faults("sync.after")
-            return [item.error if isinstance(item, _Item) else item for item in items]
+            results: list[StoreError | None] = []
+            for item in items:
+                results.append(item.error if isinstance(item, _Item) else item)  # noqa: PERF401
+            return results
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -289,13 +292,14 @@ class RecordWriter:
                 if loud:
                     faults("sync.before")
                 txn.commit()
+                return True
         except BaseException:  # whatever ends it, what the heads say is not in the store
             for item in written:
                 self._heads.pop(item.commit.thread_id, None)
-            raise
-        finally:
             txn.abort()
-        return bool(written)
+            raise
+        txn.abort()
+        return False
 
     def _one_by_one(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.entries import TaskFailed
 from beamweaver.engine._core import Stop
@@ -49,8 +49,7 @@ class Attempts(Handling):
         if attempt.position < 0:
             self.told(result)
             return
-        task = attempt.task
-        result.era = self.state.step.era
+        result.era, task = self.state.step.era, attempt.task
         task.result = result
         self.dirty.append(task)
         self._unsaved.append(task)
@@ -195,7 +194,10 @@ class Attempts(Handling):
     def begin_planned(self) -> None:
         """The same for a step that was just planned: all of its tasks are fresh."""
         state = self.state
-        self.make_ready(state.step.tasks)
+        if self.sorts:
+            self.make_ready(state.step.tasks)
+        else:
+            self.ready = deque(state.step.tasks)
         self._view = self.with_managed(state.values) if self.graph.managed else state.values
         if self._step_timeout is not None:
             self.arm_step(self._step_timeout)
@@ -207,8 +209,7 @@ class Attempts(Handling):
         if self.family:
             self.start_in_family()
             return
-        running = self.running
-        most = self._most
+        running, most = self.running, self._most
         while self.ready_async and len(running) < most:
             self._start(self.ready_async.popleft())
         most = min(most, self._async_running + self.env.limits.sync_nodes_a_thread)
@@ -292,8 +293,8 @@ class Attempts(Handling):
         timeout, idle = task.timeout, task.idle
         if timeout is None and idle is None:
             timeout, idle = node.timeout, node.idle
-        number, owner = state.step.number, cast("Any", self)
-        attempt = Attempt(task, node, state.branch, number, view, timeout, idle, owner)
+        owner: Any = self  # no `cast`, which is a call
+        attempt = Attempt(task, node, state.branch, state.step.number, view, timeout, idle, owner)
         self.running[task.position] = attempt
         if node.is_async:
             self._async_running += 1
@@ -495,5 +496,4 @@ def _gone(node: str, thread_id: str) -> UnknownTarget:
 
 def _listed(nodes: list[str]) -> str:
     names = list(dict.fromkeys(nodes))
-    rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(names[:10]) + rest
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if names[10:] else "")

@@ -46,8 +46,8 @@ class Attempt:
     """One try of a task; it is its own token: a result of any other attempt is refused.
 
     `view` has the values that the node sees, which it shares with others; what runs the attempt puts the
-    node's own form of them in its place: a new dict or instance. `questions` are those of earlier attempts,
-    with their answers. `owner` is the machine that hears of it, `child` that of the graph that its node is.
+    node's own form of them in its place: a new dict or instance. `owner` is the machine that hears of it,
+    `child` that of the graph that its node is.
     """
 
     __slots__ = (
@@ -63,7 +63,6 @@ class Attempt:
         "number",
         "owner",
         "position",
-        "questions",
         "step",
         "task",
         "timeout",
@@ -100,12 +99,16 @@ class Attempt:
         """The key of the timer that looks whether it gave a sign of life."""
         self.beat_at = 0.0
         """When it gave the last sign of life, on the env's clock; its body sets it, the machine reads it."""
-        self.questions: list[Question] = task.questions or []
         self.first_us = task.first_us
         self.handles = task.handling
         """The failure that it handles, of an error handler."""
         if self.handles is not None:
             self.number = self.handles.attempt
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """Those of earlier attempts, with their answers."""
+        return self.task.questions or ()
 
     @property
     def task_id(self) -> str:

@@ -31,8 +31,8 @@ class Env(Decoder, Protocol):
     """Whether the thread outlives its call (a checkpointer was given)."""
 
     @property
-    def publishing(self) -> bool:
-        """Whether anyone listens to events; without listeners none are made."""
+    def publishing(self) -> object:
+        """True in a test while anyone listens to events; without listeners none are made."""
 
     graph: CompiledGraph
     """The graph whose channels it encodes."""

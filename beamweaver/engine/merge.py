@@ -81,9 +81,8 @@ def merge(
         InvalidUpdate: Two tasks wrote one last-value channel, or one task wrote it twice.
         ReducerFailed: A reducer raised.
     """
-    tasks = step.tasks
-    if not step.amendments and before_era is None and len(tasks) == 1:
-        merged = _merge_one(graph, base, tasks[0])
+    if before_era is None and not step.amendments and len(step.tasks) == 1:
+        merged = _merge_one(graph, base, step.tasks[0])
         if merged is not None:
             return merged
     values = dict(base)
@@ -164,16 +163,19 @@ def head_values(
 
 
 def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged | None:
-    """The same for the plain case: one task, no amendment, one write a channel; None if it is not plain."""
+    """The same for the only task of a step without amendments, if it wrote each channel at most once."""
     assert task.result is not None, f"task {task.node!r} has no result to merge"
     values = dict(base)
     changed: dict[str, bytes | None] = {}
+    channels = graph.channels
     for write in task.result.writes:
         name = write.channel
         if name in changed or write.overwrite:
             return None
-        channel = _reducing(graph, name)
-        if channel is None:
+        channel = channels.get(name)
+        if channel is None and not graph.open:
+            graph.channel(name)  # raises
+        if channel is None or channel.reducer is None:
             values[name] = write.value
             changed[name] = write.data
         else:

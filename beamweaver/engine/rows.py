@@ -182,8 +182,8 @@ def _task_row(task: Task) -> TaskRow:
 
 def task_rows(tasks: Sequence[Task]) -> tuple[TaskRow, ...]:
     """Planned tasks as they are stored."""
-    if len(tasks) == 1:
-        return (_task_row(tasks[0]),)
+    if len(tasks) == 1 and tasks[0].source is None:
+        return (TaskRow(tasks[0].node),)
     return tuple([_task_row(task) for task in tasks])
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "call_node",
     "call_router",
     "collect",
+    "judged",
     "normalize",
     "normalize_input",
     "normalize_routing",
@@ -83,7 +84,7 @@ def normalize(
     if returned is None:
         return _NOTHING
     if type(returned) is dict:
-        return NodeReturn(_writes(graph, node.name, returned))
+        return NodeReturn(tuple(judged(graph, node.name, returned)))
     return _Collector(graph, node.name, nested=nested).collect(returned)
 
 
@@ -108,7 +109,7 @@ def normalize_input(graph: CompiledGraph, value: object) -> NodeReturn:
         return collector.result()
     if isinstance(value, Mapping):
         _check_inputs(graph, value)
-        return NodeReturn(_writes(graph, _INPUT, value))
+        return NodeReturn(tuple(judged(graph, _INPUT, value)))
     raise InvalidUpdate(
         f"the input is {described(value)}; give a dict such as {_example(graph)}, or a Command"
         f"{_instance_cure(graph, value)}",
@@ -168,7 +169,12 @@ def call_router(branch: Branch, state: Any, ctx: Any) -> Any:
     return branch.caller(branch.router, state, ctx)
 
 
-def _writes(graph: CompiledGraph, node: str | None, update: Mapping[Any, Any]) -> tuple[Write, ...]:
+def judged(graph: CompiledGraph, node: str | None, update: Mapping[Any, Any]) -> list[Write]:
+    """The writes of an update by a node of that name; None: by the caller.
+
+    Raises:
+        InvalidUpdate, UnknownChannel: As `normalize`.
+    """
     channels = graph.channels
     writes: list[Write] = []
     for key, value in update.items():
@@ -187,7 +193,7 @@ def _writes(graph: CompiledGraph, node: str | None, update: Mapping[Any, Any]) -
         else:
             channel.check(value, node=node)
             writes.append((key, value, False))
-    return tuple(writes)
+    return writes
 
 
 def _check_inputs(graph: CompiledGraph, update: Mapping[Any, Any]) -> None:
@@ -277,7 +283,7 @@ class _Collector:
 
     def part(self, part: object, where: str) -> None:
         if isinstance(part, Mapping):
-            self.writes.extend(_writes(self.graph, self.node, part))
+            self.writes.extend(judged(self.graph, self.node, part))
         elif isinstance(part, Command):
             self.command(part)
         elif isinstance(part, Send):
@@ -305,7 +311,7 @@ class _Collector:
                 )
             if self.node is None:
                 _check_inputs(self.graph, command.update)
-            self.writes.extend(_writes(self.graph, self.node, command.update))
+            self.writes.extend(judged(self.graph, self.node, command.update))
         if command.goto != ():
             self._go(command.goto)
 

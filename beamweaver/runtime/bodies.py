@@ -33,18 +33,19 @@ class Bodies:
     def __init__(self, hub: Hub, owner: Cell) -> None:
         self._hub = hub
         self._owner = owner
-        self._running: dict[Attempt | Transition, TaskActor | LoopTask] = {}
+        self.running: dict[Attempt | Transition, TaskActor | LoopTask] = {}
+        """The owner takes out who ended by itself."""
         self._killed: dict[Attempt | Transition, TaskActor | LoopTask] = {}
         """Bodies that were killed and have not ended."""
         self.context: Context | None = None
         """The context variables of the caller who stands behind the run; each body gets a copy."""
         self.given: dict[str, Any] = {}
         """The `context=` of calls, by the name that each gave to its run."""
-        self.closed = False
-        """Whether a successor of the owner has taken over: what the owner still does in its slice is void."""
+        self.heirs: list[Cell] = []
+        """Successors of the owner that took over: what the owner still does in its slice is void."""
 
     def __len__(self) -> int:
-        return len(self._running)
+        return len(self.running)
 
     def start(self, frame: Frame, attempt: Attempt) -> None:
         """Run a node.
@@ -52,14 +53,14 @@ class Bodies:
         Raises:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
-        if self.closed:
+        if self.heirs:
             return
         if attempt.node.is_async:
-            self._running[attempt] = self._hub.node_loop().start_node(
+            self.running[attempt] = self._hub.node_loop().start_node(
                 frame, attempt, owner=self._owner, context=self._context()
             )
         else:
-            self._running[attempt] = self._hub.system.spawn_task(
+            self.running[attempt] = self._hub.system.spawn_task(
                 NodeActor,
                 frame,
                 attempt,
@@ -67,10 +68,7 @@ class Bodies:
                 token=attempt,
                 context=None if self.context is None else self.context.copy(),
             )
-        self._kill_if_closed(attempt)
-
-    def _kill_if_closed(self, attempt: Attempt) -> None:
-        if self.closed:  # meanwhile: the successor may have looked before the body was there
+        if self.heirs:  # meanwhile: the successor may have looked before the body was there
             self.kill(attempt)
 
     def route(self, frame: Frame, transition: Transition) -> None:
@@ -79,15 +77,15 @@ class Bodies:
         Raises:
             WorkersExhausted: Too many workers are held by abandoned bodies.
         """
-        if self.closed:
+        if self.heirs:
             return
         routing = Routing(frame, transition)
         if routing.is_async:
-            self._running[transition] = self._hub.node_loop().start_routers(
+            self.running[transition] = self._hub.node_loop().start_routers(
                 routing, owner=self._owner, token=transition, context=self._context()
             )
             return
-        self._running[transition] = self._hub.system.spawn_task(
+        self.running[transition] = self._hub.system.spawn_task(
             RouterActor,
             routing,
             owner=self._owner,
@@ -100,11 +98,11 @@ class Bodies:
 
     def ended(self, token: Any) -> bool:
         """Whether the body of `token` ran until now; it does not any more."""
-        return self._running.pop(token, None) is not None
+        return self.running.pop(token, None) is not None
 
     def kill(self, token: Attempt | Transition) -> bool:
         """Kill a body that runs; its result, should it come, is nobody's. False if none runs."""
-        task = self._running.pop(token, None)
+        task = self.running.pop(token, None)
         if task is None:
             return False
         self._killed[token] = task
@@ -122,9 +120,11 @@ class Bodies:
             The attempts whose bodies have not ended: the next ones wait for that.
         """
         left = []
-        before.closed = True  # its slice may go on for a while, on a worker that was held up
+        before.heirs.append(
+            self._owner
+        )  # its slice may go on for a while, on a worker that was held up
         self.given.update(before.given)
-        for token, task in (*list(before._running.items()), *list(before._killed.items())):
+        for token, task in (*list(before.running.items()), *list(before._killed.items())):
             if _hand_over(task, self._owner):
                 self._killed[token] = task
                 if isinstance(token, Attempt):
@@ -133,7 +133,7 @@ class Bodies:
 
     def kill_all(self) -> None:
         """Kill every body."""
-        for token in list(self._running):
+        for token in list(self.running):
             self.kill(token)
 
 

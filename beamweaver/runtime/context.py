@@ -20,7 +20,7 @@ from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.substeps import GivenUp, SubSteps, no_calls, refuse_inside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -119,7 +119,7 @@ class Context:
         self._frame = frame
         self._attempt = attempt
         self._body = body
-        self._open: list[Question] = []
+        self._open: Sequence[Question] = ()
         """The questions that this attempt asked and that have no answer."""
         self.fault: KeyRequired | None = None
         """That questions were asked side by side, and cannot be told apart."""
@@ -451,7 +451,7 @@ class Context:
                 )
                 return self.fault
         if all(other.id != question.id for other in self._open):
-            self._open.append(question)
+            self._open = [*self._open, question]
         return Asks(question)
 
     @property

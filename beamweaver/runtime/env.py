@@ -25,7 +25,7 @@ class GraphCodec:
     Values that no store keeps are encoded as nothing.
     """
 
-    __slots__ = ("_any", "_codec", "_encoders", "_graph", "_nodes", "_plans", "copy")
+    __slots__ = ("_codec", "_graph", "_nodes", "_plans", "copy", "encode_any", "encoders")
 
     def __init__(self, codec: Codec, graph: CompiledGraph, node: NodeSpec | None = None) -> None:
         """Of a graph; with a node, of what is sent to that one, whose own schema has types for it."""
@@ -38,13 +38,14 @@ class GraphCodec:
         self._plans: dict[str, ChannelCodec] = {
             name: codec.plan(channel.type) for name, channel in channels.items() if channel.stored
         }
-        self._any: Callable[..., bytes] = codec.encode
-        self._encoders: dict[str, Callable[..., bytes]] = {
+        self.encode_any: Callable[..., bytes] = codec.encode
+        self.encoders: dict[str, Callable[..., bytes]] = {
             name: plan.encode for name, plan in self._plans.items()
         }
+        """What encodes the values of a channel; those of any other `encode_any` does."""
         for name, channel in channels.items():
             if not channel.stored:
-                self._encoders[name] = _as_nothing
+                self.encoders[name] = _as_nothing
 
     @property
     def graph(self) -> CompiledGraph:
@@ -53,17 +54,13 @@ class GraphCodec:
         assert graph is not None, "a graph outlives the use of its encoding"
         return graph
 
-    def encoder(self, channel: str) -> Callable[[Any], bytes]:
-        """What encodes the values of a channel."""
-        return self._encoders.get(channel, self._any)
-
     def to(self, node: str) -> GraphCodec:
         """The encoding of what a `Send` brings to a node."""
         return self._nodes.get(node, self)
 
     def encode(self, channel: str, value: Any) -> bytes:
         """A channel's value as bytes; messages call it by the channel's name."""
-        return self._encoders.get(channel, self._any)(value, channel)
+        return self.encoders.get(channel, self.encode_any)(value, channel)
 
     def decode(self, channel: str, data: bytes) -> Any:
         """A channel's value from its bytes."""
@@ -117,6 +114,7 @@ class ThreadEnv:
         "incarnation",
         "keeps",
         "limits",
+        "publishing",
     )
 
     def __init__(
@@ -137,6 +135,7 @@ class ThreadEnv:
         self.epoch = hub.epoch
         self.incarnation = incarnation
         self.limits = hub.limits
+        self.publishing = hub.listeners
         self.keeps = hub.keeps
         self.encode = codec.encode
         self.decode = codec.decode
@@ -151,11 +150,6 @@ class ThreadEnv:
         return ThreadEnv(
             self._hub, self._hub.codec_of(graph), self._thread_id, self.incarnation, self
         )
-
-    @property
-    def publishing(self) -> bool:
-        """Whether anyone listens."""
-        return bool(self._hub.listeners)
 
     def now_us(self) -> int:
         """UTC in microseconds."""

@@ -313,7 +313,7 @@ class Hands(Actor):
         self._hub.waiters.answer(self.thread_id, effect.call, Answer(outcome, error))
 
     def _publish(self, effect: fx.Publish) -> None:
-        if not self._bodies.closed:  # else a successor has told of what came after
+        if not self._bodies.heirs:  # else a successor has told of what came after
             self._hub.publish(effect.event)
 
 

@@ -92,7 +92,8 @@ class Hub:
         self.edits = Edits()
         # Where threads end with their call, so does the runtime with its graph.
         self.graphs: MutableMapping[str, CompiledGraph] = {} if keeps else WeakValueDictionary()
-        self.listeners: tuple[Callable[[Event], None], ...] = ()
+        self.listeners: list[Callable[[Event], None]] = []
+        """This list for ever, so that whoever holds it sees at once whether anybody listens."""
         self._log: Any = None
         self.rng = random.Random(seed)  # noqa: S311 - for jitter, not for secrets
         self.writer: Cell | None = None
@@ -185,18 +186,18 @@ class Hub:
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with each event, on the worker where it happens; returns how to stop."""
         with self._lock:
-            self.listeners = (*self.listeners, listener)
+            self.listeners.append(listener)
 
         def unsubscribe() -> None:
             with self._lock:
-                self.listeners = tuple(x for x in self.listeners if x is not listener)
+                self.listeners[:] = [each for each in self.listeners if each is not listener]
 
         return unsubscribe
 
     def publish(self, event: Event) -> None:
         """Tell everyone; a listener that raises is logged and goes on listening."""
         self._telling.event = event
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):
             try:
                 listener(event)
             except BaseException as error:  # noqa: BLE001 - a listener is user code, and ends nobody

@@ -67,7 +67,7 @@ class LoopTask:
         self._body = body
         self._owner = owner
         self._token = token
-        self._context = context
+        self._context: Context | None = context
         self._claim = [True]
         self._ended = [True]
         self._task: asyncio.Task[Any] | None = None
@@ -85,11 +85,14 @@ class LoopTask:
         if not self._claim:
             self._tell_ended(abandoned=False)
             return
+        context, self._context = self._context, None
+        assert context is not None, "a coroutine begins once"
         watched = _Watched(self._body(self), self._name, self._hub)
-        self._task = self._context.run(loop.create_task, watched.run())
+        self._task = context.run(loop.create_task, watched.run())
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
+        self._task = None  # the two, and the context above, would keep each other alive
         if not self._take():
             if not task.cancelled():
                 task.exception()  # seen: a killed body's error is nobody's

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.failures import describe
 from beamweaver.engine.state import Planned, Result, Write
 from beamweaver.errors import SerializationError
 from beamweaver.graph.mutations import mutations, state_mutated
-from beamweaver.graph.updates import call_node, normalize
+from beamweaver.graph.updates import call_node, judged, normalize
 from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
 from beamweaver.runtime.views import changes, give
 from beamweaver.types import timeouts
@@ -16,13 +16,14 @@ from supervisors import TaskActor
 from supervisors.kill import Killed, shield
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from beamweaver.engine.effects import Attempt
     from beamweaver.engine.state import Question, Sleep
     from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.graph.updates import NodeReturn
+    from beamweaver.graph.updates import Write as Judged
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.views import Given
     from beamweaver.types import Command, Failure, Send
@@ -51,19 +52,20 @@ class NodeActor(TaskActor):
         _current.set(context)  # a task has context variables of its own
         try:
             node = attempt.node
-            given: Given = attempt.view
-            if frame.plain and node.shape is None:  # as `give` and `_judged`, without their calls
-                attempt.view = view = dict(attempt.view)
-            else:
+            if not frame.plain or node.shape is not None or frame.outer is not None:
                 given = give(frame, attempt)
-                view = attempt.view
-            returned = call_node(node, view, context)
-            if type(given) is not dict or frame.outer is not None:
+                returned = call_node(node, attempt.view, context)
                 return _judged(frame, attempt, context, given, returned)
+            before: dict[str, Any] = attempt.view  # as `give` and `_judged`, without their calls
+            attempt.view = view = dict(before)
+            returned = node.fn(view) if node.caller is None else call_node(node, view, context)
             context.check_returned()
-            changed = mutations(given, view)
+            changed = mutations(before, view)
             if changed:
                 raise state_mutated(node.name, changed)
+            if type(returned) is dict:
+                writes = judged(frame.graph, node.name, returned)
+                return Result(_encoded(frame.codec, writes, node.name))
             return to_result(frame.codec, normalize(frame.graph, node, returned), node.name)
         except Killed:
             raise
@@ -152,15 +154,21 @@ def to_result(codec: GraphCodec, answer: NodeReturn, node: str) -> Result:
     Raises:
         SerializationError: A value cannot be stored; it names the node, the key and the path.
     """
-    encoder = codec.encoder
-    writes = []
-    for channel, value, overwrite in answer.writes:
-        try:
-            writes.append(Write(channel, value, encoder(channel)(value), overwrite))
-        except SerializationError as error:
-            raise _named(error, node, channel) from error.__cause__
     sends = planned(codec, answer.sends, node) if answer.sends else ()
-    return Result(tuple(writes), answer.goto, sends)
+    return Result(_encoded(codec, answer.writes, node), answer.goto, sends)
+
+
+def _encoded(codec: GraphCodec, writes: Iterable[Judged], node: str) -> tuple[Write, ...]:
+    encoders = codec.encoders
+    made = []
+    channel = ""
+    try:
+        for channel, value, overwrite in writes:
+            encode = encoders.get(channel) or codec.encode_any
+            made.append(Write(channel, value, encode(value), overwrite))
+    except SerializationError as error:
+        raise _named(error, node, channel) from error.__cause__
+    return tuple(made)
 
 
 def planned(codec: GraphCodec, sends: tuple[Send, ...], node: str) -> tuple[Planned, ...]:

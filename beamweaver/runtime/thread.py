@@ -290,11 +290,13 @@ class ThreadActor(Hands):
 
     def _done(self, token: Any, value: Any) -> None:
         machine = self._machine
-        if machine is None or not self._bodies.ended(token):
+        if machine is None or self._bodies.running.pop(token, None) is None:
             return
         self._fed = True
         kind = type(value)
-        owner = self._owner(token)
+        owner = token.owner
+        if owner is not machine:
+            owner.touch()
         if kind is Result:
             owner.succeeded(token, value)
         elif kind is tuple:

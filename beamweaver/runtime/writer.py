@@ -144,8 +144,9 @@ class CheckpointWriter(Actor):
         faults = hub.fault is not None
         if faults:
             hub.reached("writer.group")
+        commits = [group[0].commit] if len(group) == 1 else [write.commit for write in group]
         try:
-            errors = self._put([write.commit for write in group])
+            errors = self._put(commits)
         except StoreFull as error:
             errors = self._put_some(group, error)
         else:
@@ -184,11 +185,12 @@ class CheckpointWriter(Actor):
 
     def _put(self, commits: list[Commit]) -> list[StoreError | None]:
         hub = self._hub
+        store = hub.store
         try:
-            if hub.store.blocks:
+            if store.blocks:
                 with self.system.blocking():
-                    return hub.store.commit(hub.epoch, commits)
-            return hub.store.commit(hub.epoch, commits)
+                    return store.commit(hub.epoch, commits)
+            return store.commit(hub.epoch, commits)
         except (OwnershipLost, StoreBroken) as error:
             # Nobody here can mend it: the runtime ends, and says why.
             hub.fatal = error

@@ -196,7 +196,7 @@ class World:
         """Every actor and node that may be killed, those that are starting too."""
         parts = cells_of(self.core._root.cell)
         threads = [cell for part in parts for cell in cells_of(part)]
-        nodes = [task for bodies in self.hub.bodies.values() for task in bodies._running.values()]
+        nodes = [task for bodies in self.hub.bodies.values() for task in bodies.running.values()]
         return [*parts, *threads, *nodes]
 
     def make_noise(self, thread_id: str) -> None:

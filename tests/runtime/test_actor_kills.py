@@ -285,7 +285,7 @@ class TestANodeActor:
         actor = hub.actors[thread_id].actor
         tasks = getattr(actor, "_tasks", None)
         if tasks is None:
-            tasks = actor._bodies._running
+            tasks = actor._bodies.running
         (task,) = tasks.values()
         task.kill(5.0)
 

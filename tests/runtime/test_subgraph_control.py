@@ -200,7 +200,7 @@ class TestKills:
             events = Events(runtime)
             caller = Caller(runtime.thread("t").ask, Invoke({}))
             gate.wait()
-            (body,) = runtime._core.hub.bodies["t"]._running.values()
+            (body,) = runtime._core.hub.bodies["t"].running.values()
             body.kill(5.0)
             events.wait(AttemptFailed, node="gate")
             gate.open()

@@ -305,7 +305,7 @@ class World:
         hub = self.process.core.hub
         parts = cells_of(self.process.core._root.cell)
         threads = [cell for part in parts for cell in cells_of(part)]
-        nodes = [task for bodies in hub.bodies.values() for task in bodies._running.values()]
+        nodes = [task for bodies in hub.bodies.values() for task in bodies.running.values()]
         return [*parts, *threads, *nodes]
 
     # Running ------------------------------------------------------------------------------------
