@@ -47,6 +47,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A stored value above this size is said once a node."""
     value_bytes: int = 64 << 20
     """A stored value above this size fails the node."""
+    value_bytes_whole: int = 512
+    """What a reducer made is stored whole in each step up to this size, above it as what was added."""
     value_depth: int = 200
     """How deep a stored value may nest."""
     group_commits: int = 512

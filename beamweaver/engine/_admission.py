@@ -164,14 +164,14 @@ class Admissions(Continuations):
         row = self._admitted_row(call, "running")
         self.apply_step(Merged(state.values, {}), {}, Next(start.tasks, {}), 0)
         state.step = start
-        checkpoint = self.checkpoint(source, start.number, {}, row.run)
+        checkpoint = self.checkpoint(source, start.number, {}, run=row.run)
         self._commit_admission(call, checkpoint, row, (finished_row(start.tasks[0]),))
 
     def _admit_run(self, call: Call, source: str, routes: Routes | None) -> None:
         state = self.state
         number = state.step.number
         merged = self._merge_input()
-        writes = self.encoded(merged)
+        writes = self.encoded(merged, state)
         following = plan(self.graph, state, routes)
         self.check_size(following)
         paused = pause(breaks_of(self.graph, call.options), (), following.tasks)
@@ -179,7 +179,7 @@ class Admissions(Continuations):
         row = self._admitted_row(call, status if paused is None else "waiting")
         self.apply_step(merged, writes, following, 0)
         state.step.paused = paused
-        checkpoint = self.checkpoint(source, number, writes, row.run)
+        checkpoint = self.checkpoint(source, number, writes, merged.growth, row.run)
         self._commit_admission(call, checkpoint, row, () if paused is None else (paused,))
 
     def _commit_admission(

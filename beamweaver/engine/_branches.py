@@ -135,7 +135,7 @@ class Branches(Admissions):
         state.step.number += 1
         state.parent_seq, state.checkpoint_seq = state.checkpoint_seq, state.seq
         self._view = self.merged = self.routes = None
-        checkpoint = self.checkpoint("fork", number, {}, row.run)
+        checkpoint = self.checkpoint("fork", number, {}, run=row.run)
         self._commit_admission(call, checkpoint, row, entries)
 
     def _commit_admission(

@@ -49,6 +49,7 @@ class Child(Children):
     """
 
     state: InnerState
+    grows = False  # its records are folded one by one, each with whole values
 
     def __init__(self, outer: Children, attempt: Attempt, state: InnerState, birth: int) -> None:
         super().__init__(state.graph, outer.env.inside(state.graph), state)

@@ -62,6 +62,8 @@ class Core:
     late: Checkpoint | None = None
     """The step that was left out last, with all values that changed since the last record. It has the number
     of the next record, which brings it along."""
+    grows = True
+    """Whether a step may be stored as what it added to channels."""
     dozes = False
     """Whether the run is stored as one that sleeps, and waits for the first sleep that is over."""
     _run_since = 0.0

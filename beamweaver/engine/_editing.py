@@ -295,13 +295,15 @@ class Editing:
         graph.check_state(merged.values)
         if self._pending is not None:
             merged.changed = {**self._pending.changed, **merged.changed}
+            for name in self._pending.changed:  # its value before is in no record
+                (merged.added or {}).pop(name, None)
             self._pending = None
         routes = yield from self._routes(merged)
         if END in nodes:
             draft.deferred = ()
         following = plan(graph, draft, routes)
         self._machine.check_size(following)
-        writes = self._machine.encoded(merged)
+        writes = self._machine.encoded(merged, draft)
         if self._machine.family:
             self._machine.keep(writes, draft)
         self._entries = ()
@@ -336,7 +338,7 @@ class Editing:
         number, state, machine.state = draft.step.number, machine.state, draft
         try:
             machine.apply_step(merged, writes, following, draft.executed)
-            return machine.checkpoint("update", number, writes, self._run())
+            return machine.checkpoint("update", number, writes, merged.growth, self._run())
         finally:
             machine.state = state
 

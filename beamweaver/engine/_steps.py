@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -13,6 +13,7 @@ from beamweaver.engine._dozing import Dozing
 from beamweaver.engine.breakpoints import pause
 from beamweaver.engine.effects import DropTimer, StartTransition, Transition
 from beamweaver.engine.failures import describe
+from beamweaver.engine.growth import encode_reduced
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import merge
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
@@ -30,7 +31,8 @@ from beamweaver.types import START, Failure
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.entries import Entry
-    from beamweaver.checkpoint.records import RunRow, ThreadRow
+    from beamweaver.checkpoint.records import DeltaRow, RunRow, ThreadRow
+    from beamweaver.engine.growth import Growth
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import RunState
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Steps"]
 
 
+_NO_DELTAS: Final[dict[str, DeltaRow]] = {}
 _UNHEARD = 64
 """How many graphs in tasks may wait, while records are left out, to hear that their ends are durable."""
 
@@ -219,7 +222,7 @@ class Steps(Dozing):
         state = self.state
         step = state.step
         try:
-            writes = self.encoded(merged)
+            writes = self.encoded(merged, state)
             following = self.planned(routes)
             if len(following.tasks) > 1 or following.deferred:
                 self.check_size(following)
@@ -235,7 +238,8 @@ class Steps(Dozing):
         executed = state.executed + (not entry)
         self.drop_dirty()
         self.apply_step(merged, writes, following, executed)
-        checkpoint = self.checkpoint("input" if entry else "loop", step.number, writes)
+        source, growth = "input" if entry else "loop", merged.growth
+        checkpoint = self.checkpoint(source, step.number, writes, growth)
         if self._breaks is not None:
             state.step.paused = pause(self._breaks, step.tasks, following.tasks)
         self._commit_planned(checkpoint, following.tasks, executed)
@@ -314,6 +318,11 @@ class Steps(Dozing):
         state.values = merged.values
         for name in writes:
             state.versions[name] = state.seq
+        growth = merged.growth
+        if growth is not None:
+            state.chains.update(growth.chains)
+            for name in growth.deltas:
+                state.versions[name] = state.seq
         if state.checkpoint_seq != state.seq:  # else the step before has no record of its own
             state.parent_seq = state.checkpoint_seq
             state.checkpoint_seq = state.seq
@@ -332,6 +341,7 @@ class Steps(Dozing):
         source: str,
         number: int,
         writes: dict[str, bytes],
+        growth: Growth | None = None,
         run: RunRow | None = None,
     ) -> Checkpoint:
         """The stored form of the state as it stands after `apply_step`; `run` is one that begins with it."""
@@ -352,6 +362,7 @@ class Steps(Dozing):
             state.joins,
             state.executed,
             run.names[0],
+            _NO_DELTAS if growth is None else growth.deltas,
             version=self.graph.version,
         )
         if state.spent or state.deferred or state.warnings or run.options is not None:
@@ -364,8 +375,9 @@ class Steps(Dozing):
             )
         return checkpoint
 
-    def encoded(self, merged: Merged) -> dict[str, bytes]:
-        """Every value that changed and that a store keeps, encoded.
+    def encoded(self, merged: Merged, state: RunState) -> dict[str, bytes]:
+        """Every value that changed from `state` and that a store keeps, encoded; without those that
+        `merged.growth` has as deltas from then on.
 
         Raises:
             ReducerFailed: What a reducer made of the updates cannot be stored.
@@ -375,13 +387,18 @@ class Steps(Dozing):
             changed.pop(name, None)
         for name, data in changed.items():
             if data is None:
+                # What is put off takes the place of what was put off before, so it has whole values.
+                grows = self.grows and not self.puts_off and self.late is None
                 try:
-                    changed[name] = self.env.encode(name, merged.values[name])
+                    encode_reduced(name, merged, state, self.env, grows=grows)
                 except SerializationError as error:
                     raise ReducerFailed(
                         f"the value that the reducer of {name!r} made cannot be stored: {error.message}",
                         channel=name,
                     ) from error
+        if merged.growth is not None:
+            for name in merged.growth.deltas:
+                changed.pop(name, None)
         return changed  # type: ignore[return-value] # every None was just replaced
 
     def check_size(self, following: Next) -> None:

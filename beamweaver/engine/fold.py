@@ -9,6 +9,7 @@ import msgspec
 from beamweaver.checkpoint.entries import Edited, Finished, Inner
 from beamweaver.checkpoint.records import decode_record, encode_record
 from beamweaver.engine.calls import UNFINISHED
+from beamweaver.engine.growth import chains_of
 from beamweaver.engine.kept import is_kept, kept_of
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.rows import apply_entry, shows_progress, task_of, values_of
@@ -44,6 +45,7 @@ def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
     state.values = values_of(image.values, env)
     state.kept = kept_of(image.values)
     state.versions = dict(image.versions)
+    state.chains = chains_of(image.chains, env.graph)
     state.since_full = image.since_full
     state.checkpoint_seq = image.checkpoint.seq
     state.parent_seq = checkpoint.parent

@@ -20,6 +20,7 @@ from beamweaver.graph.channels import MISSING
 from beamweaver.types import START
 
 if TYPE_CHECKING:
+    from beamweaver.engine.growth import Growth
     from beamweaver.engine.state import OpenStep, Task, Write
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
@@ -51,10 +52,19 @@ class Merged(msgspec.Struct, eq=False):
     """A merged state: all values, and the encoding of each that changed (None: not encoded yet).
 
     Keys that no store keeps are in `changed` too.
+
+    Attributes:
+        values: All values.
+        changed: Key -> its encoding, or None.
+        added: Key with a reducer -> the writes that were folded onto its value before; a key that an
+            `Overwrite` wrote, or whose value before did not count, is not among them.
+        growth: What of the changes is stored as deltas, worked out with the encoding.
     """
 
     values: dict[str, Any]
     changed: dict[str, bytes | None]
+    added: dict[str, list[Write]] | None = None
+    growth: Growth | None = None
 
 
 class _Item(msgspec.Struct, eq=False):
@@ -87,6 +97,7 @@ def merge(
             return merged
     values = dict(base)
     changed: dict[str, bytes | None] = {}
+    added: dict[str, list[Write]] = {}
     for name, items in _by_channel(_ordered(step, before_era)).items():
         channel = _reducing(graph, name)
         if channel is None:
@@ -96,11 +107,13 @@ def merge(
         else:
             clears = channel.clears and before_era is None
             current = MISSING if clears else values.get(name, MISSING)
-            values[name] = _reduce(channel, current, items)
+            values[name], writes = _reduce(channel, current, items)
             changed[name] = None
+            if writes and not clears:
+                added[name] = writes
     if graph.clearing and before_era is None:
         _clear(graph, base, values, changed)
-    return Merged(values, changed)
+    return Merged(values, changed, added or None)
 
 
 def with_initial(graph: CompiledGraph, values: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +154,7 @@ def with_lost(
         if channel.reducer is None:
             found[name] = write.value
         else:
-            found[name] = _reduce(channel, MISSING, [_Item(write, None, -1)])
+            found[name], _ = _reduce(channel, MISSING, [_Item(write, None, -1)])
     return found
 
 
@@ -168,6 +181,7 @@ def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged
     values = dict(base)
     changed: dict[str, bytes | None] = {}
     channels = graph.channels
+    added: dict[str, list[Write]] | None = None
     for write in task.result.writes:
         name = write.channel
         if name in changed or write.overwrite:
@@ -181,11 +195,14 @@ def _merge_one(graph: CompiledGraph, base: dict[str, Any], task: Task) -> Merged
         else:
             item = _Item(write, task.node, 0)
             current = MISSING if channel.clears else values.get(name, MISSING)
-            values[name] = _reduce(channel, current, [item])
+            values[name], writes = _reduce(channel, current, [item])
             changed[name] = None
+            if writes and not channel.clears:
+                added = added or {}
+                added[name] = writes
     if graph.clearing:
         _clear(graph, base, values, changed)
-    return Merged(values, changed)
+    return Merged(values, changed, added)
 
 
 def _clear(
@@ -258,23 +275,28 @@ def _last_value(name: str, items: list[_Item]) -> Write:
     return standing[-1].write
 
 
-def _reduce(channel: Channel, current: Any, items: list[_Item]) -> Any:
-    """The reducer over the current value and the writes, in order."""
+def _reduce(channel: Channel, current: Any, items: list[_Item]) -> tuple[Any, list[Write] | None]:
+    """The reducer over the current value and the writes, in order.
+
+    Returns:
+        The new value, and the writes that were folded onto the current one; None after an `Overwrite`.
+    """
     items = _after_amended_overwrite(items)
     forced = [item for item in items if item.write.overwrite and item.node is not None]
     _at_most_one(channel.name, forced, "Overwrite")
     if forced:
         items = [item for item in items if item.node is None or item.write.overwrite]
-    updates: list[Any] = []
+    writes: list[Write] = []
+    whole = False
     for item in items:
         if item.write.overwrite:
-            current, updates = item.write.value, []
+            current, writes, whole = item.write.value, [], True
         else:
-            updates.append(item.write.value)
-    if not updates:
-        return current
+            writes.append(item.write)
+    if not writes:
+        return current, None
     try:
-        return channel.fold(current, updates)
+        value = channel.fold(current, [write.value for write in writes])
     except Exception as error:  # a reducer is user code
         nodes = sorted({item.node for item in items if item.node not in (None, START)})
         kept = "; their results are kept, continue the thread when the reducer is mended"
@@ -284,6 +306,7 @@ def _reduce(channel: Channel, current: Any, items: list[_Item]) -> Any:
             channel=channel.name,
             nodes=tuple(nodes),
         ) from error
+    return value, None if whole else writes
 
 
 def _after_amended_overwrite(items: list[_Item]) -> list[_Item]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from beamweaver.checkpoint.entries import Memo, Paused
-    from beamweaver.checkpoint.records import RunRow, StatusName, ThreadRow
+    from beamweaver.checkpoint.records import Chain, RunRow, StatusName, ThreadRow
     from beamweaver.engine.calls import Prepared
     from beamweaver.graph.compiled import CompiledGraph
 
@@ -301,6 +301,7 @@ class RunState:
 
     __slots__ = (
         "branch",
+        "chains",
         "checkpoint_seq",
         "deferred",
         "entry_seqs",
@@ -327,6 +328,8 @@ class RunState:
         self.branch = ""
         self.values: dict[str, Any] = {}
         self.versions: dict[str, int] = {}
+        self.chains: dict[str, Chain] = {}
+        """How channels with reducers are stored: what a delta of the next step goes on top of."""
         self.since_full = 0
         self.seq = 0
         """The number of the next record."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from beamweaver.graph._handlers import call_handler, call_on_failure
 from beamweaver.graph._not_yet import not_supported_yet
 from beamweaver.graph.builder import Graph, Node, Predicate, Router
-from beamweaver.graph.changes import Appended, Change, KeysSet, Replaced
+from beamweaver.graph.changes import Appended, Change, KeysRemoved, KeysSet, Replaced
 from beamweaver.graph.channels import MISSING, Channel, Folded, Missing, Reducer
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.graph.copies import unshared
@@ -59,6 +59,7 @@ __all__ = [
     "Handler",
     "IsLastStep",
     "Join",
+    "KeysRemoved",
     "KeysSet",
     "Migration",
     "Missing",

@@ -1,8 +1,8 @@
 """What a step changed in a channel, as data: what a store may keep in place of the whole value.
 
 Only channel types and reducers whose effect is known by their nature have changes: `append`, `merge`,
-`add_messages`, topics, and `operator.add` and `|` on the built-in types. For every other reducer the whole
-value is the change. No reducer is called to find one out, none to read it back.
+`add_messages`, topics, and `operator.add`, `|`, `&`, `-` and `^` on the built-in types. For every other
+reducer the whole value is the change. No reducer is called to find one out, none to read it back.
 
 Example:
     >>> changes_of(merge, {"a": 1}, {"a": 1, "b": 2}, [{"b": 2}])
@@ -21,7 +21,7 @@ from beamweaver.graph.reducers import add_messages, append, merge
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Appended", "Change", "KeysSet", "Replaced", "changes_of"]
+__all__ = ["Appended", "Change", "KeysRemoved", "KeysSet", "Replaced", "changes_of"]
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -36,6 +36,12 @@ class KeysSet(msgspec.Struct, frozen=True):
     items: Any
 
 
+class KeysRemoved(msgspec.Struct, frozen=True):
+    """The members of a set that the list `keys` has are gone."""
+
+    keys: list[Any]
+
+
 class Replaced(msgspec.Struct, frozen=True):
     """The items of a list at `indexes` are now those of the list `items`."""
 
@@ -43,7 +49,7 @@ class Replaced(msgspec.Struct, frozen=True):
     items: list[Any]
 
 
-Change: TypeAlias = Appended | KeysSet | Replaced
+Change: TypeAlias = Appended | KeysSet | KeysRemoved | Replaced
 _Find: TypeAlias = "Callable[[Any, Any, Sequence[Any]], tuple[Change, ...] | None]"
 
 
@@ -80,10 +86,19 @@ def _keys(before: Any, after: Any, updates: Sequence[Any]) -> tuple[Change, ...]
     if type(before) is dict:
         items = {key: after[key] for update in updates for key in update}
         return (KeysSet(items),) if items else ()
-    if type(before) in (set, frozenset):
-        added = after - before
-        return (KeysSet(added),) if added else ()
-    return None
+    return _members(before, after, updates)
+
+
+def _members(before: Any, after: Any, _updates: Sequence[Any]) -> tuple[Change, ...] | None:
+    if type(before) not in (set, frozenset):
+        return None
+    added, removed = after - before, before - after
+    found: list[Change] = []
+    if removed:
+        found.append(KeysRemoved(list(removed)))
+    if added:
+        found.append(KeysSet(added))
+    return tuple(found)
 
 
 def _upserted(before: Any, after: Any, _updates: Sequence[Any]) -> tuple[Change, ...] | None:
@@ -106,5 +121,11 @@ _FINDERS: Final[tuple[tuple[object, _Find], ...]] = (
     (merge, _keys),
     (operator.or_, _keys),
     (operator.ior, _keys),
+    (operator.and_, _members),
+    (operator.iand, _members),
+    (operator.sub, _members),
+    (operator.isub, _members),
+    (operator.xor, _members),
+    (operator.ixor, _members),
     (add_messages, _upserted),
 )

@@ -236,9 +236,20 @@ class Channel:
             or only the whole value says what changed.
         """
         value = self.fold(current, updates)
-        if not updates:
-            return Folded(value, ())
-        return Folded(value, changes_of(self.reducer, current, value, updates))
+        return Folded(value, self.changes(current, value, updates))
+
+    def changes(self, before: Any, after: Any, updates: Sequence[Any]) -> tuple[Change, ...] | None:
+        """What changed in the channel.
+
+        Args:
+            before: The value that the updates were folded onto.
+            after: What `fold` made of it.
+            updates: Plain updates of one step.
+
+        Returns:
+            The changes in order; None if `before` is `MISSING` or only the whole value says what changed.
+        """
+        return changes_of(self.reducer, before, after, updates) if updates else ()
 
     def fold(self, current: Any, updates: Sequence[Any]) -> Any:
         """The value after updates, in order; `current` itself is never changed.

@@ -219,6 +219,7 @@ def _size_of(commit: Commit) -> int:
     size = 0
     if record.checkpoint is not None:
         size += sum(map(len, record.checkpoint.writes.values()))
+        size += sum(len(delta.data) for delta in record.checkpoint.deltas.values())
     for entry in record.entries:
         size += sum(len(write[1]) for write in getattr(entry, "writes", ()))
     return size

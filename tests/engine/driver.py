@@ -94,7 +94,7 @@ class Driver:
         self.recover = recover
         self.order = random.Random(seed) if seed is not None else None
         self.rng = random.Random(0) if chance is None else Fixed(chance)
-        self.codec = Codec()
+        self.codec = Codec(limits=limits)
         self.store = MemoryCheckpointer()
         self.ids = itertools.count()
         self.call_ids = itertools.count()

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypedDict
 
 from beamweaver.errors import NodeFailed
 from beamweaver.graph import Ephemeral, Graph, RemainingSteps, Topic, Untracked
+from beamweaver.limits import DEFAULT_LIMITS, Limits
 from beamweaver.types import (
     END,
     PARENT,
@@ -452,9 +453,10 @@ def run_plan(
     crash_at: int | None = None,
     written: bool = True,
     options: Any = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Driver:
     """Run a plan to its end, once with a crash at that commit."""
-    driver = Driver(plan.compile(), seed=order, crash_at=crash_at, written=written)
+    driver = Driver(plan.compile(), seed=order, crash_at=crash_at, written=written, limits=limits)
     driver.options = options
     driver.checks = True
     finish(driver)

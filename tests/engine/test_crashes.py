@@ -6,16 +6,17 @@ import random
 
 import pytest
 
+from beamweaver.limits import DEFAULT_LIMITS, Limits
 from tests.engine.generator import plan_of, run_plan
 from tests.engine.modelled import run_model
 
 FAST, SLOW = 120, 1_200
 
 
-def crash(seed, *, points):
+def crash(seed, *, points, limits=DEFAULT_LIMITS):
     """Crash the plan of a seed at so many of its commits, before or after they are written."""
     plan = plan_of(seed)
-    clean = run_plan(plan)
+    clean = run_plan(plan, limits=limits)
     assert clean.faults == [], f"seed {seed}: {clean.faults}"
     expected = run_model(plan)
     assert clean.machine.state.values == expected.values, f"seed {seed}"
@@ -25,7 +26,7 @@ def crash(seed, *, points):
         places = random.Random(seed).sample(places, points)
     for at, written in places:
         where = f"seed {seed}, crash {'after' if written else 'before'} commit {at}"
-        crashed = run_plan(plan, crash_at=at, written=written)
+        crashed = run_plan(plan, crash_at=at, written=written, limits=limits)
         assert crashed.values == clean.values, where
         assert crashed.faults == [], where
         assert crashed.machine.state.step.number == clean.machine.state.step.number, where
@@ -34,6 +35,11 @@ def crash(seed, *, points):
 @pytest.mark.parametrize("seed", range(FAST))
 def test_a_run_that_dies_ends_as_the_clean_one(seed):
     crash(seed, points=3)
+
+
+@pytest.mark.parametrize("seed", range(1_200, 1_260))
+def test_a_run_whose_steps_are_stored_as_what_they_added_does_too(seed):
+    crash(seed, points=3, limits=Limits(value_bytes_whole=0))
 
 
 @pytest.mark.slow

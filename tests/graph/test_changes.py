@@ -13,6 +13,7 @@ from beamweaver.graph import (
     MISSING,
     Appended,
     Channel,
+    KeysRemoved,
     KeysSet,
     Replaced,
     Topic,
@@ -44,6 +45,9 @@ KINDS = {
     "| of dicts": (dict[int, int], operator.or_, dicts, dicts),
     "| of sets": (set[int], operator.or_, lists.map(set), lists.map(set)),
     "| of frozensets": (frozenset, operator.ior, lists.map(frozenset), lists.map(frozenset)),
+    "& of sets": (set[int], operator.and_, lists.map(set), lists.map(set)),
+    "- of sets": (set[int], operator.sub, lists.map(set), lists.map(set)),
+    "^ of frozensets": (frozenset, operator.ixor, lists.map(frozenset), lists.map(frozenset)),
     "add_messages": (list[dict], add_messages, messages, messages),
 }
 
@@ -56,6 +60,9 @@ def applied(value, changes):
             value = value + change.items
         elif isinstance(change, KeysSet):
             value = value | change.items
+        elif isinstance(change, KeysRemoved):
+            assert value.issuperset(change.keys)
+            value = value.difference(change.keys)
         else:
             assert isinstance(change, Replaced)
             value = list(value)

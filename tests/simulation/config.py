@@ -78,6 +78,7 @@ class Config:
                 "recovery_batch": rng.choice([1, 2, 256]),
                 "group_commits": rng.choice([1, 2, 512]),
                 "full_versions_every": rng.choice([1, 3, 64]),
+                "value_bytes_whole": random.Random(f"deltas {seed}").choice([0, 512]),
             },
             max_concurrency=rng.choice([None, None, 1, 2]),
             policy=rng.choice(["proceed", "proceed", "panic"]),
