@@ -23,6 +23,8 @@ BeamWeaverError
 │   ├── WrongGraph          the thread belongs to another graph
 │   ├── UnknownGraph        the runtime lacks the graph of the thread
 │   ├── UnknownRun          a run id that nothing recorded
+│   ├── IdempotencyKeyReused  the key came with another message before
+│   ├── InboxFull           too many messages wait for the thread, or for the owner of the store
 │   ├── CallingSelf         a node waits for its own thread
 │   ├── WouldBlock          a sync call on the loop that runs the nodes it waits for
 │   └── Draining            the runtime takes no new calls
@@ -94,7 +96,7 @@ from beamweaver._store_errors import (
 __all__ = [
     "AlreadyAnswered", "AmbiguousResume", "AmbiguousUpdate", "AskTimeout", "BeamWeaverError",
     "CallRefused", "CallingSelf", "ConcurrentSubgraph", "CorruptRecord", "DeserializationError",
-    "Draining", "ErrorHandlerFailed", "GraphChanged", "GraphTooOld",
+    "Draining", "ErrorHandlerFailed", "GraphChanged", "GraphTooOld", "IdempotencyKeyReused", "InboxFull",
     "InterruptWithoutCheckpointer", "InvalidAnswer", "InvalidCall", "InvalidGraph",
     "InvalidThreadId", "InvalidUpdate", "KeyRequired", "MigrationFailed",
     "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
@@ -241,6 +243,20 @@ class UnknownRun(CallRefused):
     code = "unknown_run"
 
 
+class IdempotencyKeyReused(CallRefused):
+    """The idempotency key came with a message before that asked something else; `.key`, `.message_id`."""
+
+    code = "idempotency_key_reused"
+    key: str
+    message_id: str
+
+
+class InboxFull(CallRefused):
+    """Too many durable messages wait; send again when some have had their turn."""
+
+    code = "inbox_full"
+
+
 class CallingSelf(CallRefused):
     """A node waits for its own thread, which waits for the node: that would never end."""
 
@@ -258,6 +274,18 @@ class Draining(CallRefused):
     """The runtime drains: it takes no new calls. Messages by `tell` are still kept."""
 
     code = "draining"
+
+
+def refusal_of_code(code: str, message: str) -> CallRefused:
+    """A refusal again from what was stored of it."""
+    return _refusals(CallRefused).get(code, CallRefused)(message)
+
+
+def _refusals(root: type[CallRefused]) -> dict[str, type[CallRefused]]:
+    found = {root.code: root}
+    for kind in root.__subclasses__():
+        found |= _refusals(kind)
+    return found
 
 
 class RunFailed(BeamWeaverError):

@@ -31,6 +31,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls may wait behind a running thread."""
     inbox: int = 1_000
     """How many durable messages a thread keeps."""
+    message_keys: int = 10_000
+    """How many idempotency keys a thread keeps; beyond it the oldest are forgotten before their time."""
+    message_key_seconds: float = 7 * 86_400.0
+    """How long an idempotency key is kept."""
+    message_key_bytes: int = 200
+    """The longest idempotency key, in UTF-8 bytes."""
     rejected: int = 100
     """How many messages that a thread could not take it remembers; the oldest go first."""
     threads_running: int = 10_000

@@ -13,6 +13,8 @@ from beamweaver.checkpoint._layout import (
     FORMAT_VERSION,
     INBOX,
     JOBS,
+    KEY_ORDER,
+    KEYS,
     MARKS,
     META,
     NAMES,
@@ -25,7 +27,7 @@ from beamweaver.checkpoint._layout import (
 )
 from beamweaver.checkpoint._meta import Meta
 from beamweaver.checkpoint._stream import PRUNED
-from beamweaver.checkpoint.records import HeadRow, InboxMessage, Record, ThreadRow
+from beamweaver.checkpoint.records import HeadRow, InboxMessage, MessageKey, Record, ThreadRow
 from beamweaver.errors import CorruptRecord
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ _KINDS: Final[dict[bytes, Any]] = {
     ENDS: msgspec.msgpack.Decoder(int),
     INBOX: msgspec.msgpack.Decoder(InboxMessage),
     MARKS: msgspec.msgpack.Decoder(HeadRow),
+    KEYS: msgspec.msgpack.Decoder(MessageKey),
+    KEY_ORDER: msgspec.msgpack.Decoder(tuple[str, str]),
     STATUSES: None,
     JOBS: None,
 }
@@ -124,6 +128,8 @@ class Audit:
                 yield key, f"its status {item.status!r} is not in the index of statuses"
         elif kind == INBOX and item is not None and item.number != read_number(key):
             yield key, f"it is message {item.number}"
+        elif kind == KEYS and item is not None and key != KEYS + tid + item.key.encode():
+            yield key, f"it is the key {item.key!r}"
 
     def finish(self, *, complete: bool) -> Iterator[Finding]:
         """What is missing."""

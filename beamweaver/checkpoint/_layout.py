@@ -22,6 +22,8 @@ __all__ = [
     "FORMAT_VERSION",
     "INBOX",
     "JOBS",
+    "KEYS",
+    "KEY_ORDER",
     "LAST",
     "MARKS",
     "META",
@@ -59,6 +61,8 @@ ENDS: Final = b"E"
 INBOX: Final = b"I"
 MARKS: Final = b"H"
 JOBS: Final = b"J"
+KEYS: Final = b"K"
+KEY_ORDER: Final = b"Q"
 
 NUMBER_BYTES: Final = 8
 LAST: Final = (1 << 8 * NUMBER_BYTES) - 1
@@ -76,6 +80,8 @@ _KIND_NAMES: Final = {
     INBOX: "inbox",
     MARKS: "head",
     JOBS: "job",
+    KEYS: "message_key",
+    KEY_ORDER: "key_order",
 }
 _HEADER: Final = Struct(">IB")
 _PLAIN: Final = 1
@@ -165,7 +171,7 @@ def describe(key: bytes) -> str:
     rest = key[2:] if key[:1] == STATUSES else key[1:]
     tid, _, suffix = rest.partition(b"\x00")
     parts = [kind, tid.decode("utf-8", "replace")]
-    if key[:1] in (RECORDS, ENDS, INBOX):
+    if key[:1] in (RECORDS, ENDS, INBOX, KEY_ORDER):
         parts.append(str(int.from_bytes(suffix, "big")))
     elif suffix:
         parts.append(suffix.decode("utf-8", "replace"))

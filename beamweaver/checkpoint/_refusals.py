@@ -14,11 +14,15 @@ __all__ = ["check_names", "conflict", "first_record", "lost_parent", "no_target"
 
 
 def check_names(commit: Commit) -> None:
-    """See that a commit's run ids can be keys.
+    """See that a commit's run ids, and its idempotency key, can be keys of a store.
 
     Raises:
         ValueError: One is empty, too long, or not text.
     """
+    if commit.key is not None:
+        size, most = len(commit.key.row.key.encode()), DEFAULT_LIMITS.message_key_bytes
+        if not 0 < size <= most:
+            raise ValueError(f"an idempotency key has {size} bytes; give 1 to {most}")
     for name, _ in commit.run_names:
         size = len(name.encode())
         if not 0 < size <= DEFAULT_LIMITS.run_id_bytes:

@@ -15,6 +15,8 @@ from beamweaver.checkpoint._layout import (
     ENDS,
     INBOX,
     JOBS,
+    KEY_ORDER,
+    KEYS,
     MARKS,
     NAMES,
     RECORDS,
@@ -135,7 +137,7 @@ def _remove_rest(writer: RecordWriter, epoch: int, tid: bytes) -> None:
 def _remove_some(txn: Txn, tid: bytes) -> bool:
     """Remove some of a thread's keys; whether that was all. If not, a job stays."""
     keys: list[bytes] = []
-    for kind in (INBOX, NAMES, ENDS, RECORDS):
+    for kind in (INBOX, KEYS, KEY_ORDER, NAMES, ENDS, RECORDS):
         for key in txn.keys(kind + tid, tail(kind + tid)):
             keys.append(key)
             if len(keys) > CHUNK:

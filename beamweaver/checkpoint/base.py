@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint._prune import Rule
     from beamweaver.checkpoint.records import (
         Commit,
+        MessageKey,
         RunRow,
         StatusName,
         ThreadImage,
@@ -137,6 +138,19 @@ class Checkpointer(abc.ABC):
     @abc.abstractmethod
     def run_end(self, thread_id: str, number: int) -> int | None:
         """The `seq` of the checkpoint that completed run `number`, or None if it is not complete."""
+
+    @abc.abstractmethod
+    def message_key(self, thread_id: str, key: str) -> MessageKey | None:
+        """What the thread keeps of an idempotency key, or None.
+
+        A commit with a `key` keeps it in its own transaction, over one of the same name, and removes some
+        of the thread's keys that are too old or too many, the oldest first: a bounded number, and more than
+        the one that it brings. `copy_thread` leaves keys behind, `delete_thread` removes them.
+        """
+
+    @abc.abstractmethod
+    def message_keys(self, thread_id: str) -> int:
+        """How many idempotency keys the thread keeps; one that was kept twice may count twice."""
 
     @abc.abstractmethod
     def threads(

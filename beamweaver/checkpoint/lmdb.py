@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from beamweaver.checkpoint._history import Ask, Page, history
+from beamweaver.checkpoint._keys import count_keys, read_key
 from beamweaver.checkpoint._owner import has_locks
 from beamweaver.checkpoint._place import check_kind, unavailable
 from beamweaver.checkpoint._reads import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.records import (
         Commit,
+        MessageKey,
         StatusName,
         ThreadImage,
         ThreadRow,
@@ -226,6 +228,18 @@ class LMDBCheckpointer(Checkpointer):
         if shared is None:
             return None
         return shared.read(lambda txn: read_run_end(txn, thread_id, number), None)
+
+    def message_key(self, thread_id: str, key: str) -> MessageKey | None:
+        """What is kept of an idempotency key; see `Checkpointer.message_key`."""
+        shared = self._existing()
+        if shared is None:
+            return None
+        return shared.read(lambda txn: read_key(txn, thread_id, key), None)
+
+    def message_keys(self, thread_id: str) -> int:
+        """How many keys are kept; see `Checkpointer.message_keys`."""
+        shared = self._existing()
+        return 0 if shared is None else shared.read(lambda txn: count_keys(txn, thread_id), 0)
 
     def threads(
         self, *, statuses: Iterable[StatusName] | None = None, after: str = "", limit: int = 1_000

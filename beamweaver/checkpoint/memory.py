@@ -12,31 +12,30 @@ import msgspec
 from beamweaver.checkpoint._history import Ask, Page, history, read_page
 from beamweaver.checkpoint._image import read_head, read_one
 from beamweaver.checkpoint._layout import STATUS_CODES, refused_id, thread_key
+from beamweaver.checkpoint._memory_thread import (
+    MemoryThread,
+    PlannedThread,
+    decode_key,
+    refusal_of,
+)
 from beamweaver.checkpoint._prune import Pruning, all_rule, runs_rule
 from beamweaver.checkpoint._reads import check_paging
 from beamweaver.checkpoint._refusals import (
     check_names,
-    conflict,
-    first_record,
-    lost_parent,
     no_target,
     unencodable,
 )
 from beamweaver.checkpoint._retention import copied_row, doomed_runs
-from beamweaver.checkpoint._stream import WHOLE, checkpoint_of, find_head, moved
+from beamweaver.checkpoint._stream import find_head, moved
 from beamweaver.checkpoint.base import Checkpointer, no_faults
 from beamweaver.checkpoint.records import (
     Commit,
-    HeadRow,
     InboxMessage,
-    Record,
     StatusName,
     ThreadImage,
     ThreadRow,
     ThreadSummary,
-    decode_record,
     decode_thread,
-    encode_record,
     encode_thread,
 )
 from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull, StoreOwned
@@ -45,112 +44,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from beamweaver.checkpoint._prune import Rule
+    from beamweaver.checkpoint.records import MessageKey
 
-    _Encoded: TypeAlias = tuple[bytes, bytes, Sequence[bytes]]
+    _Encoded: TypeAlias = tuple[bytes, bytes, Sequence[bytes], bytes]
 
 __all__ = ["MemoryCheckpointer"]
 
 _encode = msgspec.msgpack.encode
 _messages = msgspec.msgpack.Decoder(InboxMessage)
-
-
-class _Thread:
-    """All of one thread, encoded; it is its own `Editable` stream."""
-
-    __slots__ = (
-        "checkpoint",
-        "ends",
-        "inbox",
-        "marks",
-        "names",
-        "next_seq",
-        "records",
-        "row",
-        "status",
-    )
-
-    def __init__(self) -> None:
-        self.next_seq = 0
-        self.checkpoint = -1
-        self.status: StatusName | None = None
-        self.row = b""
-        self.marks = WHOLE
-        self.records: dict[int, bytes] = {}
-        self.names: dict[str, int] = {}
-        self.ends: dict[int, int] = {}
-        self.inbox: dict[int, bytes] = {}
-
-    def copy(self) -> _Thread:
-        """Another one with the same content, without the inbox."""
-        other = _Thread()
-        other.next_seq, other.checkpoint = self.next_seq, self.checkpoint
-        other.marks, other.records = self.marks, dict(self.records)
-        other.names, other.ends = dict(self.names), dict(self.ends)
-        return other
-
-    def get(self, seq: int) -> Record | None:
-        """See `Stream.get`."""
-        data = self.records.get(seq)
-        return None if data is None else decode_record(data)
-
-    def back(self, before: int | None = None) -> Iterator[Record]:
-        """See `Stream.back`; the records were put in the order of their numbers."""
-        for seq in reversed(self.records):
-            if before is None or seq < before:
-                yield decode_record(self.records[seq])
-
-    def ahead(self, start: int) -> Iterator[Record]:
-        """See `Stream.ahead`."""
-        for seq in self.records:
-            if seq >= start:
-                yield decode_record(self.records[seq])
-
-    def put(self, record: Record) -> None:
-        """See `Editable.put`."""
-        self.records[record.seq] = encode_record(record)
-
-    def drop(self, seq: int) -> None:
-        """See `Editable.drop`."""
-        self.records.pop(seq, None)
-
-    def mark(self, marks: HeadRow) -> None:
-        """See `Editable.mark`."""
-        self.marks = marks
-
-
-class _Planned:
-    """Where a thread stands after the commits of a group that were accepted so far."""
-
-    __slots__ = ("checkpoints", "last", "next_seq")
-
-    def __init__(self, thread: _Thread | None) -> None:
-        self.next_seq = 0 if thread is None else thread.next_seq
-        self.last = -1 if thread is None else thread.checkpoint
-        self.checkpoints: set[int] = set()
-
-    def take(self, commit: Commit) -> None:
-        """Count a commit in."""
-        seq = commit.record.seq
-        self.next_seq = seq + 1
-        if commit.record.checkpoint is not None:
-            self.last = seq
-            self.checkpoints.add(seq)
-
-
-def _refusal(commit: Commit, thread: _Thread | None, plan: _Planned) -> StoreError | None:
-    """Why a commit cannot be written."""
-    checkpoint = commit.record.checkpoint
-    if commit.record.seq != plan.next_seq:
-        return conflict(commit, plan.next_seq)
-    if plan.next_seq == 0 and (commit.thread is None or checkpoint is None):
-        return first_record(commit)
-    if checkpoint is None or checkpoint.parent in (-1, plan.last):
-        return None
-    parent = checkpoint.parent
-    stored = None if thread is None else checkpoint_of(thread.get(parent))
-    if parent >= 0 and parent not in plan.checkpoints and stored is None:
-        return lost_parent(commit, parent)
-    return None
 
 
 class MemoryCheckpointer(Checkpointer):
@@ -177,7 +78,7 @@ class MemoryCheckpointer(Checkpointer):
         self.blocks = False
         self._lock = threading.RLock()  # a fault may look into the store
         self._broken: StoreBroken | None = None
-        self._threads: dict[str, _Thread] = {}
+        self._threads: dict[str, MemoryThread] = {}
         self._by_status: dict[StatusName, set[str]] = {status: set() for status in STATUS_CODES}
         self._epoch = 0
         self._owned = False
@@ -239,7 +140,7 @@ class MemoryCheckpointer(Checkpointer):
             self._check(epoch)
         results: list[StoreError | None] = []
         accepted: list[tuple[Commit, _Encoded]] = []
-        planned: dict[str, _Planned] | None = {} if len(commits) > 1 else None
+        planned: dict[str, PlannedThread] | None = {} if len(commits) > 1 else None
         for commit in commits:
             encoded = self._encoded(commit, planned)
             if isinstance(encoded, StoreError):
@@ -268,7 +169,7 @@ class MemoryCheckpointer(Checkpointer):
             )
 
     def _encoded(
-        self, commit: Commit, planned: dict[str, _Planned] | None
+        self, commit: Commit, planned: dict[str, PlannedThread] | None
     ) -> _Encoded | StoreError:
         """Record, row and messages, encoded; or why not. `planned` is None for a commit alone."""
         thread_id = commit.thread_id
@@ -276,11 +177,12 @@ class MemoryCheckpointer(Checkpointer):
         if thread is None and thread_key(thread_id) is None:
             return refused_id(thread_id)
         try:
-            if commit.run_names:
+            if commit.run_names or commit.key is not None:
                 check_names(commit)
             record = _encode(commit.record)  # as `encode_record`, without its call
             row = b"" if commit.thread is None else encode_thread(commit.thread)
             inbox = [_encode(message) for message in commit.inbox_put] if commit.inbox_put else ()
+            key = b"" if commit.key is None else _encode(commit.key.row)
         except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
             return unencodable(commit, error)
         if planned is None:
@@ -291,21 +193,23 @@ class MemoryCheckpointer(Checkpointer):
                 and commit.record.seq == thread.next_seq
                 and checkpoint.parent == thread.checkpoint
             ):
-                return record, row, inbox  # the thread's next step: no further look is needed
+                return record, row, inbox, key  # the thread's next step: no further look is needed
             planned = {}
         plan = planned.get(thread_id)
         if plan is None:
-            plan = planned[thread_id] = _Planned(thread)
-        refusal = _refusal(commit, thread, plan)
+            plan = planned[thread_id] = PlannedThread(thread)
+        refusal = refusal_of(commit, thread, plan)
         if refusal is None:
             plan.take(commit)
-        return refusal or (record, row, inbox)
+        return refusal or (record, row, inbox, key)
 
-    def _keep(self, commit: Commit, record: bytes, row: bytes, inbox: Sequence[bytes]) -> None:
+    def _keep(
+        self, commit: Commit, record: bytes, row: bytes, inbox: Sequence[bytes], key: bytes
+    ) -> None:
         """Take an accepted commit in. Nothing here can fail."""
         thread = self._threads.get(commit.thread_id)
         if thread is None:
-            thread = self._threads[commit.thread_id] = _Thread()
+            thread = self._threads[commit.thread_id] = MemoryThread()
         seq = commit.record.seq
         thread.records[seq] = record
         thread.next_seq = seq + 1
@@ -325,12 +229,14 @@ class MemoryCheckpointer(Checkpointer):
                 thread.inbox[message.number] = encoded
         for place in commit.inbox_drop:
             thread.inbox.pop(place, None)
+        if commit.key is not None:
+            thread.keep_key(commit.key, key)
         if self._shallow and commit.record.checkpoint is not None:
             pruning = Pruning(commit.thread_id, all_rule, None)
             while pruning.step(thread, thread.marks)[1]:
                 pass
 
-    def _index(self, thread_id: str, thread: _Thread, status: StatusName) -> None:
+    def _index(self, thread_id: str, thread: MemoryThread, status: StatusName) -> None:
         if thread.status != status:
             if thread.status is not None:
                 self._by_status[thread.status].discard(thread_id)
@@ -381,6 +287,19 @@ class MemoryCheckpointer(Checkpointer):
         with self._lock:
             thread = self._threads.get(thread_id)
             return None if thread is None else thread.ends.get(number)
+
+    def message_key(self, thread_id: str, key: str) -> MessageKey | None:
+        """What is kept of an idempotency key; see `Checkpointer.message_key`."""
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            found = None if thread is None else thread.keys.get(key)
+            return None if found is None else decode_key(found)
+
+    def message_keys(self, thread_id: str) -> int:
+        """How many keys are kept; see `Checkpointer.message_keys`."""
+        with self._lock:
+            thread = self._threads.get(thread_id)
+            return 0 if thread is None else len(thread.keys)
 
     def threads(
         self, *, statuses: Iterable[StatusName] | None = None, after: str = "", limit: int = 1_000
@@ -487,6 +406,6 @@ class MemoryCheckpointer(Checkpointer):
             return True
 
 
-def _summary(thread: _Thread) -> ThreadSummary:
+def _summary(thread: MemoryThread) -> ThreadSummary:
     row = decode_thread(thread.row)
     return ThreadSummary(thread_id=row.thread_id, graph=row.graph, status=row.status, run=row.run)

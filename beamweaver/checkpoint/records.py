@@ -31,6 +31,8 @@ __all__ = [
     "DeltaRow",
     "HeadRow",
     "InboxMessage",
+    "KeyPut",
+    "MessageKey",
     "Move",
     "Record",
     "RejectedRow",
@@ -324,6 +326,33 @@ class InboxMessage(msgspec.Struct, array_like=True, frozen=True):
     payload: bytes
 
 
+class MessageKey(msgspec.Struct, array_like=True, frozen=True):
+    """An idempotency key that a thread has seen, with the receipt of the message that brought it first.
+
+    `digest` is of what that message asked; `at_us` is UTC in microseconds.
+    """
+
+    key: str
+    id: str
+    run_id: str
+    digest: bytes
+    at_us: int
+
+
+class KeyPut(msgspec.Struct, frozen=True):
+    """A key to keep, and which older ones of its thread may go.
+
+    Attributes:
+        row: The key; it takes the place of one of the same name.
+        before_us: Those kept before this (UTC microseconds) go.
+        most: How many stay; the oldest go.
+    """
+
+    row: MessageKey
+    before_us: int
+    most: int
+
+
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """One atomic write of one thread: what the engine hands to the store.
 
@@ -337,6 +366,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
         run_ended: `(run number, seq of its last checkpoint)` when the run is complete.
         inbox_put: Messages to keep.
         inbox_drop: Numbers of messages that this record consumes.
+        key: The idempotency key of the message that it is about.
     """
 
     thread_id: str
@@ -348,6 +378,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     run_ended: tuple[int, int] | None = None
     inbox_put: tuple[InboxMessage, ...] = ()
     inbox_drop: tuple[int, ...] = ()
+    key: KeyPut | None = None
 
 
 class ThreadImage(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from beamweaver.checkpoint._edits import TxnEditable, move_status
+from beamweaver.checkpoint._keys import order_key, sealed_key
 from beamweaver.checkpoint._layout import (
     APPLICATION,
     ENDS,
@@ -98,6 +99,7 @@ class _Item:
             or commit.inbox_put
             or commit.run_names
             or commit.run_ended is not None
+            or commit.key is not None
             else _NOTHING
         )
         self.head: _Head | None = None
@@ -118,6 +120,8 @@ def _more(commit: Commit, tid: bytes) -> tuple[tuple[bytes, bytes], ...]:
         run, seq = commit.run_ended
         pairs.append(sealed(ENDS + tid, number(run), _pack(seq)))
     pairs += [sealed(INBOX + tid, number(item.number), _pack(item)) for item in commit.inbox_put]
+    if commit.key is not None:
+        pairs.append(sealed_key(tid, commit.key.row))
     return tuple(pairs)
 
 
@@ -423,6 +427,8 @@ class RecordWriter:
                 txn.put(key, value)
             if commit.thread is not None:
                 self._index(txn, head, commit.thread.status)
+            if commit.key is not None:
+                order_key(txn, head.tid, commit.key)
         for place in commit.inbox_drop:
             txn.delete(INBOX + head.tid + number(place))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from beamweaver.checkpoint.records import InboxMessage, RejectedRow, RunRow, ThreadRow, encode_call
-from beamweaver.engine._continuing import Continuations, amendment_of, consumed_by
+from beamweaver.engine._continuing import Continuations, amendment_of
 from beamweaver.engine._core import Stop
 from beamweaver.engine.breakpoints import breaks_of, pause
 from beamweaver.engine.calls import (
@@ -24,7 +24,7 @@ from beamweaver.engine.options import joined
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import OpenStep, Result, Task
-from beamweaver.errors import BeamWeaverError, CallRefused
+from beamweaver.errors import BeamWeaverError, IdempotencyKeyReused, InboxFull
 from beamweaver.events import MessageRejected, RunAdmitted
 from beamweaver.types import START
 
@@ -54,6 +54,8 @@ class Admissions(Continuations):
         state, epoch = self.state, self.env.epoch
         stopping = self.stop is not None or self.state.step.failing
         try:
+            if call.key and call.message is None and self.repeats(call):
+                return
             decision = decide(
                 state,
                 call,
@@ -80,10 +82,17 @@ class Admissions(Continuations):
         return decision is Decision.AMEND and bool(self.queue) and self.state.status in UNFINISHED
 
     def _turn_away(self, call: Call, error: BeamWeaverError) -> None:
-        """Refuse a call; a durable message, whose sender has gone, is remembered as rejected."""
+        """Refuse a call; a durable message, whose sender has gone, is remembered as rejected.
+
+        One for which there is no room is not judged: who brought it brings it again.
+        """
         row = self.state.row
-        if call.message is None or row is None:
-            self._consume(call, lambda: self.refuse(call, error))
+        heard = call.message is None and (not call.lasting or type(error) is InboxFull)
+        if row is None or heard:
+            self.refuse(call, error)
+            return
+        if any(each.id == call.id for each in row.rejected):
+            self._rejected(call, error)
             return
         kept = RejectedRow(
             call.id, call.kind.value, call.run_id, error.code, error.message, self.env.now_us()
@@ -92,7 +101,7 @@ class Admissions(Continuations):
         self.commit(
             lambda: self._rejected(call, error),
             row=msgspec.structs.replace(row, rejected=rejected),
-            inbox_drop=consumed_by(call),
+            **({} if type(error) is IdempotencyKeyReused else self.about(call, call.run_id)),
         )
 
     def _rejected(self, call: Call, error: BeamWeaverError) -> None:
@@ -107,12 +116,13 @@ class Admissions(Continuations):
             )
         self.refuse(call, error)
 
-    def _consume(self, call: Call, then: Callable[[], None]) -> None:
-        """Go on when the call's durable message, if it has one, is out of the inbox."""
-        if call.message is None:
-            then()
+    def _consume(self, call: Call, then: Callable[[], None], run_id: str = "") -> None:
+        """Go on when the call's durable message is out of the inbox, and its key is kept."""
+        kept = self.about(call, run_id)
+        if kept:
+            self.commit(then, **kept)
         else:
-            self.commit(then, inbox_drop=consumed_by(call))
+            then()
 
     # A new run ----------------------------------------------------------------------------------
 
@@ -195,7 +205,7 @@ class Admissions(Continuations):
             row=row,
             names=((call.run_id, row.run.number),),
             ended=ended,
-            inbox_drop=consumed_by(call),
+            **self.about(call, call.run_id),
         )
 
     def _admitted(self, call: Call) -> None:
@@ -245,7 +255,8 @@ class Admissions(Continuations):
 
     def _join(self, call: Call) -> None:
         """Wait for a run that executes here."""
-        if self.in_row(call) or call.message is not None or is_left(self.state, self.env.epoch):
+        left = is_left(self.state, self.env.epoch)
+        if left or self.in_row(call) or self.about(call):
             self._claim(call, then=lambda: self.admit(call))
         else:
             self.admit(call)
@@ -264,6 +275,7 @@ class Admissions(Continuations):
             entries=entries,
             row=self.new_row("running", run),
             names=self.new_name(call),
+            **self.about(call),
         )
 
     def _amended_running(self, call: Call) -> None:
@@ -311,7 +323,7 @@ class Admissions(Continuations):
                 ),
             ),
             names=self.new_name(call),
-            inbox_drop=consumed_by(call),
+            **self.about(call),
         )
 
     def _release(self, call: Call) -> None:
@@ -335,7 +347,7 @@ class Admissions(Continuations):
     def _tell_recorded(self, call: Call) -> None:
         number = call.known_run
         assert number is not None, "only a known run has a recorded outcome"
-        self._consume(call, lambda: self._effects.append(ReplyRecorded(call, number)))
+        self._consume(call, lambda: self._effects.append(ReplyRecorded(call, number)), call.run_id)
 
     def _claim(self, call: Call, then: Callable[[], None]) -> None:
         """Note that a caller of this process stands behind the run, and the caller's name for it."""
@@ -345,7 +357,7 @@ class Admissions(Continuations):
             then,
             row=self.new_row(status, self.run_row(call)),
             names=self.new_name(call),
-            inbox_drop=consumed_by(call),
+            **self.about(call),
         )
 
     def _enqueue(self, call: Call) -> None:
@@ -353,20 +365,34 @@ class Admissions(Continuations):
         if call.message is not None:
             self.queue.append(call)
             return
-        if len(self.queue) >= self.env.limits.queued_calls:
-            raise CallRefused(
-                f"{len(self.queue)} calls wait behind the run of thread {self.state.thread_id!r}, which "
-                "is limits.queued_calls; wait for them, or raise the limit",
-                thread_id=self.state.thread_id,
-            )
+        self._check_room(call)
         if call.waits:
             self.queue.append(call)
             return
         payload = encode_call(call_row(call, self.env))
+        kept = self.about(call, call.run_id)
         call.message = self.state.seq
         message = InboxMessage(call.message, call.id, call.kind.value, call.run_id, payload)
         self.queue.append(call)
-        self.commit(lambda: self._effects.append(Admitted(call, call.run_id)), inbox_put=(message,))
+        self.commit(
+            lambda: self._effects.append(Admitted(call, call.run_id)), inbox_put=(message,), **kept
+        )
+
+    def _check_room(self, call: Call) -> None:
+        """See that one more may wait behind the run.
+
+        Raises:
+            InboxFull: Too many do.
+        """
+        limits, waiting = self.env.limits, len(self.queue)
+        durable = not call.waits and limits.inbox < limits.queued_calls
+        name, most = ("inbox", limits.inbox) if durable else ("queued_calls", limits.queued_calls)
+        if waiting >= most:
+            raise InboxFull(
+                f"{waiting} calls wait behind the run of thread {self.state.thread_id!r}, which is "
+                f"limits.{name}; wait for them, or raise the limit",
+                thread_id=self.state.thread_id,
+            )
 
     _acts: ClassVar[dict[Decision, Callable[[Admissions, Call], None]]] = {
         Decision.START: _start_anew,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.entries import Answered
-from beamweaver.engine._ownership import Ownership
+from beamweaver.engine._repeats import Repeats
 from beamweaver.engine.answers import answers_for
 from beamweaver.engine.breakpoints import PASSED
 from beamweaver.engine.calls import CallKind, passes, reruns_of
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import RunRow
     from beamweaver.engine.calls import Call, Prepared
 
-__all__ = ["Continuations", "amendment_of", "consumed_by"]
+__all__ = ["Continuations", "amendment_of"]
 
 
-class Continuations(Ownership):
+class Continuations(Repeats):
     """The side of a machine that lets an unfinished run go on for a caller."""
 
     def go_on(self, call: Call) -> None:
@@ -55,7 +55,7 @@ class Continuations(Ownership):
             entries=entries,
             row=self.new_row("waiting" if waits else "running", run),
             names=self.new_name(call),
-            inbox_drop=consumed_by(call),
+            **self.about(call),
         )
 
     def answer(self, call: Call) -> None:
@@ -76,7 +76,7 @@ class Continuations(Ownership):
             entries=(*entries, continued_row(call.run_id, amendment, dropped)),
             row=self.new_row("running", run),
             names=self.new_name(call),
-            inbox_drop=consumed_by(call),
+            **self.about(call),
         )
 
     def continuing_run(self, call: Call, prepared: Prepared | None, **changes: Any) -> RunRow:
@@ -163,8 +163,3 @@ def amendment_of(prepared: Prepared | None) -> Amendment | None:
     if prepared is None or prepared.empty:
         return None
     return Amendment(prepared.writes, prepared.goto, prepared.sends)
-
-
-def consumed_by(call: Call) -> tuple[int, ...]:
-    """The durable message that the commit of a call takes out of the inbox."""
-    return () if call.message is None else (call.message,)

@@ -110,6 +110,10 @@ class Call:
         fork: Whether it begins a branch even at the head.
         place: Digest of checkpoint and fork with what is asked; empty if neither is given.
         updates: For UPDATE: the edits, superstep by superstep.
+        key: Its idempotency key; empty if it has none.
+        key_digest: Of what it asks, where it has a key.
+        first_id: Id of the message that brought the key first, where this one repeats it.
+        lasting: Whether nobody hears a refusal, so that it is kept as rejected.
     """
 
     __slots__ = (
@@ -117,12 +121,16 @@ class Call:
         "answer",
         "answers",
         "checkpoint",
+        "first_id",
         "fork",
         "graph",
         "id",
         "input",
+        "key",
+        "key_digest",
         "kind",
         "known_run",
+        "lasting",
         "message",
         "named",
         "on_busy",
@@ -181,6 +189,10 @@ class Call:
         self.fork = fork
         self.place = place
         self.updates = updates
+        self.key = ""
+        self.key_digest = b""
+        self.first_id = ""
+        self.lasting = False
 
 
 class Decision(enum.Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.checkpoint.records import MessageKey, ThreadImage
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.limits import Limits
 
@@ -87,3 +87,9 @@ class Env(Decoder, Protocol):
 
         For calls that go back to an older checkpoint, at the moment when they have their turn.
         """
+
+    def message_key(self, key: str) -> MessageKey | None:
+        """What the thread keeps of an idempotency key, for a message that has its turn."""
+
+    def run_number(self, run_id: str) -> int | None:
+        """The number of the thread's run that was once admitted under this name, or None."""

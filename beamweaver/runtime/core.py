@@ -19,6 +19,7 @@ from beamweaver.errors import (
 from beamweaver.runtime.context import _current
 from beamweaver.runtime.given import context_of_call
 from beamweaver.runtime.hub import Hub
+from beamweaver.runtime.keys import give_key
 from beamweaver.runtime.large import LargeValues
 from beamweaver.runtime.messages import AGAIN, CUT, DRAIN
 from beamweaver.runtime.requests import Release, make_call
@@ -145,8 +146,16 @@ class Core:
         message: Message,
         *,
         waits: bool,
+        key: str | None = None,
     ) -> Waiting:
         """Judge a call, keep it, and wake its thread.
+
+        Args:
+            graph: The caller's graph.
+            thread_id: The thread.
+            message: What is asked.
+            waits: Whether the caller waits for the run's end.
+            key: The message's idempotency key.
 
         Raises:
             CallRefused and others: What is wrong with it.
@@ -166,6 +175,8 @@ class Core:
             )
         given = context_of_call(hub, graph, message)
         call = make_call(hub, graph, message, waits=waits)
+        if key is not None:
+            give_key(call, key, hub.codec, hub.limits)
         receipt = None if waits else self.system.future()
         node = self.calling_node()
         asker = node.thread_id if node is not None and waits else None

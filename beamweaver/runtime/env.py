@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from beamweaver.checkpoint.codec import ChannelCodec, Codec
-    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.checkpoint.records import MessageKey, ThreadImage
     from beamweaver.engine.env import Env
     from beamweaver.graph.compiled import CompiledGraph, NodeSpec
     from beamweaver.runtime.hub import Hub
@@ -98,6 +98,7 @@ class ThreadEnv:
     __slots__ = (
         "_codec",
         "_hub",
+        "_said",
         "_thread_id",
         "_time",
         "around",
@@ -127,6 +128,7 @@ class ThreadEnv:
     ) -> None:
         self._hub = hub
         self._thread_id = thread_id
+        self._said = False
         self.graph = codec.graph
         self.around: Env = around or self
         self._codec = hub.codec
@@ -174,3 +176,21 @@ class ThreadEnv:
     def load(self, seq: int | None) -> ThreadImage | None:
         """The thread's head as the store has it, or an older checkpoint."""
         return self._hub.store.load(self._thread_id, seq)
+
+    def message_key(self, key: str) -> MessageKey | None:
+        """What the thread keeps of an idempotency key; that their bound is reached is said once."""
+        store, most = self._hub.store, self.limits.message_keys
+        if not self._said and store.message_keys(self._thread_id) >= most:
+            self._said = True
+            self._hub.log.warning(
+                "idempotency_keys_full",
+                thread_id=self._thread_id,
+                kept=most,
+                effect="the oldest are forgotten before their time",
+                cure="use a thread for each conversation, or raise limits.message_keys",
+            )
+        return store.message_key(self._thread_id, key)
+
+    def run_number(self, run_id: str) -> int | None:
+        """The number of the run of that name, or None."""
+        return self._hub.store.run_number(self._thread_id, run_id)

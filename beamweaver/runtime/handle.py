@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
     from beamweaver.runtime.requests import Message
+    from beamweaver.runtime.waiters import Waiting
     from beamweaver.types import Outcome, Rejected, ThreadState
 
 __all__ = ["ThreadHandle"]
@@ -45,36 +46,56 @@ class ThreadHandle:
     def __repr__(self) -> str:
         return f"<thread {self.thread_id!r} of graph {self._graph.name!r}>"
 
-    def tell(self, message: Message) -> Receipt:
+    def tell(self, message: Message, *, idempotency_key: str | None = None) -> Receipt:
         """Send a message and go on; when this returns it is durable.
 
         Args:
             message: `Invoke`, `Resume`, `Continue` or `Cancel`.
+            idempotency_key: Names the message, such as the id of the event that it comes from; not for
+                `Cancel`. The thread takes the message once, however often it comes with this key, also
+                after a restart and when its run is long over. The key is kept with the message for
+                `limits.message_key_seconds` (7 days), the last `limits.message_keys` of a thread (10,000).
 
         Returns:
-            A receipt with the message's id and the run that it starts, joins or continues.
+            A receipt with the message's id and the run that it starts, joins or continues; for a key that
+            came before, the first receipt.
 
         Raises:
-            CallRefused: The thread cannot take it (`NothingToResume`, `WrongGraph`, …).
+            CallRefused: The thread cannot take it (`NothingToResume`, `WrongGraph`, …). Its key is free.
+            IdempotencyKeyReused: The key came before, with a message that asked something else.
+            InboxFull: Too many messages wait for the thread.
             StoreError: It could not be made durable.
+
+        Example:
+            >>> first = thread.tell(Invoke({"n": 1}), idempotency_key="evt-17")      # doctest: +SKIP
+            >>> thread.tell(Invoke({"n": 1}), idempotency_key="evt-17") == first     # doctest: +SKIP
+            True
         """
         refuse_blocking(self._core, "tell", "atell")
-        waiting = self._core.submit(self._graph, self.thread_id, message, waits=False)
+        waiting = self._submit(message, waits=False, key=idempotency_key)
         assert waiting.receipt is not None, "a tell has a receipt"
         run_id = waiting.receipt.get()
-        return Receipt(waiting.call.id, run_id)
+        return Receipt(waiting.call.first_id or waiting.call.id, run_id)
 
-    async def atell(self, message: Message) -> Receipt:
+    async def atell(self, message: Message, *, idempotency_key: str | None = None) -> Receipt:
         """`tell`, awaitable."""
         from beamweaver.runtime.aio import result_of  # noqa: PLC0415 - asyncio is loaded here
 
-        waiting = self._core.submit(self._graph, self.thread_id, message, waits=False)
+        waiting = self._submit(message, waits=False, key=idempotency_key)
         assert waiting.receipt is not None, "a tell has a receipt"
         run_id = await result_of(waiting.receipt)
-        return Receipt(waiting.call.id, run_id)
+        return Receipt(waiting.call.first_id or waiting.call.id, run_id)
+
+    def _submit(self, message: Message, *, waits: bool, key: str | None) -> Waiting:
+        return self._core.submit(self._graph, self.thread_id, message, waits=waits, key=key)
 
     def ask(
-        self, message: Message, *, timeout: float | None = None, raises: bool = True
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        raises: bool = True,
+        idempotency_key: str | None = None,
     ) -> Outcome:
         """Send a message and wait until the run that it starts, joins or continues stops.
 
@@ -82,6 +103,8 @@ class ThreadHandle:
             message: `Invoke`, `Resume`, `Continue` or `Cancel`.
             timeout: Seconds to wait; None waits for ever. The run goes on when they are over.
             raises: Whether a failed run raises its error; else `Failed` is returned.
+            idempotency_key: As in `tell`. A key that came before starts and continues nothing: the outcome
+                is that of the first message's run, as it stands when nothing executes any more.
 
         Returns:
             `Completed`, `Interrupted`, `Drained`, `Cancelled` or `Failed`.
@@ -90,10 +113,12 @@ class ThreadHandle:
             AskTimeout: The time is over; carries the receipt.
             RunFailed: The run failed (with `raises`).
             CallRefused: The thread cannot take the message.
+            IdempotencyKeyReused: See `tell`.
+            UnknownRun: The key came before, and the run of its message is not recorded any more.
             RuntimeStopped: The runtime ended meanwhile.
         """
         refuse_blocking(self._core, "ask", "aask")
-        waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
+        waiting = self._submit(message, waits=True, key=idempotency_key)
         return await_outcome(
             self._core.hub.waiters, waiting, self.thread_id, timeout=timeout, raises=raises
         )
@@ -105,6 +130,7 @@ class ThreadHandle:
         timeout: float | None = None,
         raises: bool = True,
         on_disconnect: str = "cancel",
+        idempotency_key: str | None = None,
     ) -> Outcome:
         """`ask`, awaitable.
 
@@ -114,11 +140,12 @@ class ThreadHandle:
             raises: See `ask`.
             on_disconnect: When the awaiting task is cancelled: `"cancel"` the run, which stays resumable
                 (unless others wait for it), or let it `"continue"`.
+            idempotency_key: See `ask`.
         """
         from beamweaver.runtime.aio import outcome_of  # noqa: PLC0415 - asyncio is loaded here
 
         check_on_disconnect(on_disconnect)
-        waiting = self._core.submit(self._graph, self.thread_id, message, waits=True)
+        waiting = self._submit(message, waits=True, key=idempotency_key)
         return await outcome_of(
             self._core,
             self._graph,

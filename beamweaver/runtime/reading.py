@@ -20,7 +20,7 @@ from beamweaver.types import START, Completed, Rejected, TaskView, ThreadState
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.base import Checkpointer
-    from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.checkpoint.records import MessageKey, ThreadImage
     from beamweaver.engine.calls import Call
     from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState, Task
@@ -103,6 +103,14 @@ class ReadEnv:
     def load(self, seq: int | None) -> ThreadImage | None:
         """No store here."""
         raise InvalidCall(f"a reader of one image does not load another ({seq})")
+
+    def message_key(self, key: str) -> MessageKey | None:
+        """No store here."""
+        raise InvalidCall(f"a reader of one image knows no keys ({key!r})")
+
+    def run_number(self, run_id: str) -> int | None:
+        """No store here."""
+        raise InvalidCall(f"a reader of one image knows no other runs ({run_id!r})")
 
 
 def folded(

@@ -127,6 +127,12 @@ class TestEnv:
     def load(self, seq: int | None) -> Any:
         return self._driver.store.load(self._driver.thread_id, seq)
 
+    def message_key(self, key: str) -> Any:
+        return self._driver.store.message_key(self._driver.thread_id, key)
+
+    def run_number(self, run_id: str) -> int | None:
+        return self._driver.store.run_number(self._driver.thread_id, run_id)
+
 
 class Fixed:
     def __init__(self, value: float) -> None:

@@ -373,3 +373,26 @@ def nap_to_point(pipe, path, nth):
         store.faults = killer
         runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
         store.faults = lambda _point: None
+
+
+# Idempotency keys -----------------------------------------------------------------------------------
+
+
+def kill_at(point, nth=1):
+    """A fault that kills the process at the nth time that a point is reached."""
+    seen = [0]
+
+    def reached(name, _thread):
+        seen[0] += name == point
+        if seen[0] == nth and name == point:
+            die()
+
+    return reached
+
+
+def tell_keyed_and_die(pipe, path, point, n):
+    """Tell a message with a key, and die at a point, or when `tell` returned."""
+    app = line("g", a=wrote("a")).compile()
+    runtime = Runtime(store_at(path), graphs=[app], fault=kill_at(point)).start()
+    pipe.send(runtime.thread("t").tell(Invoke({"n": n}), idempotency_key="k"))
+    die()

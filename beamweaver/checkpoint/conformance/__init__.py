@@ -17,6 +17,7 @@ from beamweaver.checkpoint.conformance import (
     _atomicity,
     _deltas,
     _forks,
+    _message_keys,
     _owners,
     _reading,
     _retention,
@@ -34,4 +35,13 @@ from beamweaver.checkpoint.conformance._check import (
 
 __all__ = ["CHECKS", "Capability", "Check", "Failure", "Report", "Unfulfilled", "run"]
 
-_PARTS = (_reading, _atomicity, _owners, _forks, _deltas, _retention, _values)  # they fill CHECKS
+_PARTS = (
+    _reading,
+    _atomicity,
+    _owners,
+    _forks,
+    _deltas,
+    _retention,
+    _values,
+    _message_keys,
+)  # they fill CHECKS
