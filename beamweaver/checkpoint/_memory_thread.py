@@ -21,7 +21,7 @@ from beamweaver.checkpoint.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from beamweaver.checkpoint.records import KeyPut
     from beamweaver.errors import StoreError
@@ -68,7 +68,16 @@ class MemoryThread:
         other.names, other.ends = dict(self.names), dict(self.ends)
         return other
 
-    def keep_key(self, put: KeyPut, encoded: bytes) -> None:
+    def keep_messages(self, commit: Commit, inbox: Sequence[bytes], key: bytes) -> None:
+        """Take in what a commit says of messages: those to keep, encoded, and the key of its own."""
+        for message, encoded in zip(commit.inbox_put, inbox, strict=True):
+            self.inbox[message.number] = encoded
+        for place in commit.inbox_drop:
+            self.inbox.pop(place, None)
+        if commit.key is not None:
+            self._keep_key(commit.key, key)
+
+    def _keep_key(self, put: KeyPut, encoded: bytes) -> None:
         """Keep an idempotency key, and remove some that are too old or too many."""
         self.keys.pop(put.row.key, None)
         self.keys[put.row.key] = encoded

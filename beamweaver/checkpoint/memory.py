@@ -224,13 +224,8 @@ class MemoryCheckpointer(Checkpointer):
             thread.names.update(commit.run_names)
         if commit.run_ended is not None:
             thread.ends[commit.run_ended[0]] = commit.run_ended[1]
-        if inbox:
-            for message, encoded in zip(commit.inbox_put, inbox, strict=True):
-                thread.inbox[message.number] = encoded
-        for place in commit.inbox_drop:
-            thread.inbox.pop(place, None)
-        if commit.key is not None:
-            thread.keep_key(commit.key, key)
+        if inbox or key or commit.inbox_drop:
+            thread.keep_messages(commit, inbox, key)
         if self._shallow and commit.record.checkpoint is not None:
             pruning = Pruning(commit.thread_id, all_rule, None)
             while pruning.step(thread, thread.marks)[1]:
