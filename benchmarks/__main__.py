@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import actors, durable, fanout, sequential
+from benchmarks import actors, durable, fanout, growth, sequential
 from benchmarks.command import main
 
 if __name__ == "__main__":
@@ -14,6 +14,7 @@ if __name__ == "__main__":
                 *sequential.COMPARISONS,
                 *durable.COMPARISONS,
                 *fanout.COMPARISONS,
+                *growth.COMPARISONS,
                 *actors.COMPARISONS,
             )
         )

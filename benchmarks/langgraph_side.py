@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.comparison import Facts, Json, Side, Workload
 from benchmarks.shapes import (
+    KIB,
     Fan,
     Line,
+    Log,
+    appender,
     fan_result,
     fan_router,
+    grown_result,
     increment,
     line_names,
     plan,
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-__all__ = ["fan", "line", "side"]
+__all__ = ["fan", "grow", "line", "side"]
 
 _LABELS = {
     "none": "LangGraph without a saver",
@@ -38,7 +42,7 @@ _LABELS = {
 
 
 def side(shape: str, store: str) -> Side:
-    """A side: `shape` is "line" or "fan", `store` none, memory, sqlite or sqlite-off."""
+    """A side: `shape` is "line", "fan" or "grow", `store` none, memory, sqlite or sqlite-off."""
     needs = ["langgraph", "langgraph-checkpoint"]
     if store.startswith("sqlite"):
         needs.append("langgraph-checkpoint-sqlite")
@@ -84,6 +88,29 @@ def fan(facts: Facts, folder: str, *, store: str, sends: int) -> Iterator[Worklo
             return fan_result(call({"count": sends, "item": 0, "squares": []})["squares"])
 
         yield Workload(work, sends)
+
+
+@contextmanager
+def grow(facts: Facts, folder: str, *, store: str, steps: int) -> Iterator[Workload]:
+    """A node that appends 1 KiB a step; each run is a new thread."""
+    from langgraph.graph import END, START, StateGraph  # noqa: PLC0415  # in its own process only
+    from langgraph.types import Command  # noqa: PLC0415  # in its own process only
+
+    builder = StateGraph(Log)
+    builder.add_node("grow", appender(Command, END), destinations=("grow", END))
+    builder.add_edge(START, "grow")
+    runs = 0
+    with _saver(facts, folder, store) as saver:
+        call = _caller(builder.compile(checkpointer=saver), store, steps)
+
+        def work() -> Json:
+            nonlocal runs
+            runs += 1
+            return grown_result(call({"log": [], "n": 0, "stop": steps})["log"])
+
+        yield Workload(work, steps)
+    stored = sum(file.stat().st_size for file in Path(folder).iterdir())
+    facts["stored / payload"] = stored / (max(runs, 1) * steps * KIB)
 
 
 def _caller(app: Any, store: str, steps: int) -> Any:

@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     from benchmarks.comparison import Json, Options
 
 __all__ = [
+    "KIB",
     "Fan",
     "Line",
+    "Log",
+    "appender",
     "fan_expected",
     "fan_result",
     "fan_router",
+    "grown_expected",
+    "grown_result",
     "increment",
     "line_expected",
     "line_names",
@@ -86,3 +91,39 @@ def fan_result(squares: list[int]) -> Json:
     """What is compared: enough to see a lost, doubled or reordered result, and short."""
     weighted = sum(place * value for place, value in enumerate(squares))
     return {"tasks": len(squares), "sum": sum(squares), "in order": weighted}
+
+
+KIB = 1024
+_TEXT = "x" * (KIB - 9)
+
+
+class Log(TypedDict):
+    """The state of a node that appends 1 KiB a step, and goes on until there are `stop` of them."""
+
+    log: Annotated[list[str], operator.add]
+    n: int
+    stop: int
+
+
+def appender(command: Any, end: str) -> Callable[[Log], Any]:
+    """The body of the node `grow`, with one side's `Command` and `END`."""
+
+    def grow(state: Log) -> Any:
+        n = state["n"]
+        goto = "grow" if n + 1 < state["stop"] else end
+        return command(update={"log": [f"{n:06} {_TEXT}"], "n": n + 1}, goto=goto)
+
+    return grow
+
+
+def grown_expected(options: Options) -> Json:
+    """All that was appended, in order."""
+    steps = options["steps"]
+    assert isinstance(steps, int)
+    return {"texts": steps, "bytes": steps * KIB - 2 * steps, "in order": True}
+
+
+def grown_result(log: list[str]) -> Json:
+    """What is compared of a log."""
+    right = [f"{n:06}" for n in range(len(log))] == [text[:6] for text in log]
+    return {"texts": len(log), "bytes": sum(map(len, log)), "in order": right}

@@ -222,6 +222,11 @@ class Codec:
             data = WALKED + _encode(canonical(self._tree(value, path)))
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
+    def tell_large(self, path: str, size: int) -> None:
+        """Tell `on_large` of a value of `size` bytes, if that is large."""
+        if self.on_large is not None and size > self.limits.value_bytes_warn:
+            self.on_large(path, size)
+
     def _sorted(self, value: object) -> bytes | None:
         try:
             return _encode_sorted(value)
@@ -272,8 +277,7 @@ class Codec:
             SerializationError: It is too large.
         """
         if size <= self._bytes:
-            if self.on_large is not None and size > self.limits.value_bytes_warn:
-                self.on_large(path, size)
+            self.tell_large(path, size)
             return
         kind = type_name(type(value))
         raise SerializationError(

@@ -57,6 +57,9 @@ class Env(Decoder, Protocol):
     def encode(self, channel: str, value: Any) -> bytes:
         """A channel's value as bytes; `SerializationError` with the path when it cannot be kept."""
 
+    def tell_large(self, channel: str, size: int) -> None:
+        """A channel's value has so many bytes, though it was not encoded as a whole."""
+
     def decode_sent(self, node: str, key: str, data: bytes) -> Any:
         """From its bytes a value that a `Send` brings to a node, which may have types of its own."""
 

@@ -71,7 +71,8 @@ def encode_reduced(name: str, merged: Merged, state: RunState, env: Env, *, grow
         delta = _delta(name, added, state.values[name], merged.values[name], env)
         if delta is not None and _takes(chain, len(delta), env):
             growth.deltas[name] = DeltaRow(state.versions[name], delta)
-            growth.chains[name] = chain.with_delta(len(delta))
+            growth.chains[name] = chain = chain.with_delta(len(delta))
+            env.tell_large(name, chain.snapshot + chain.deltas)
             return
     data = merged.changed[name] = env.encode(name, merged.values[name])
     growth.chains[name] = Chain(len(data))
@@ -83,11 +84,9 @@ def _is_worth_it(chain: Chain, env: Env) -> bool:
 
 
 def _takes(chain: Chain, size: int, env: Env) -> bool:
-    """Whether a delta may follow; encoding the whole tells of a value that becomes large, or refuses it."""
-    before = chain.snapshot + chain.deltas
-    after, limits = before + size, env.limits
-    warned = before <= limits.value_bytes_warn < after
-    return chain.takes(size) and not warned and after <= limits.value_bytes
+    """Whether a delta may follow; encoding the whole refuses a value that is too large."""
+    whole = chain.snapshot + chain.deltas + size
+    return chain.takes(size) and whole <= env.limits.value_bytes
 
 
 def _delta(name: str, added: list[Write], before: Any, after: Any, env: Env) -> bytes | None:

@@ -116,6 +116,7 @@ class ThreadEnv:
         "keeps",
         "limits",
         "publishing",
+        "tell_large",
     )
 
     def __init__(
@@ -146,6 +147,7 @@ class ThreadEnv:
         self.decode_old = codec.decode_old
         self.digest = hub.codec.digest
         self.copy = codec.copy
+        self.tell_large = hub.codec.tell_large
 
     def inside(self, graph: CompiledGraph) -> ThreadEnv:
         """The view of a graph that runs inside of a task."""

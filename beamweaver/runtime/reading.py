@@ -69,6 +69,7 @@ class ReadEnv:
         self.decode = plans.decode_old if old else plans.decode
         self.decode_sent = self._decode_old_sent if old else plans.decode_sent
         self.digest = codec.digest
+        self.tell_large = codec.tell_large
         self.copy = plans.copy
         self.encode_any = codec.encode
         self.decode_any = codec.decode

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from benchmarks import actors, durable, fanout, sequential
+from benchmarks import actors, durable, fanout, growth, sequential
 from benchmarks.harness import measure
 from benchmarks.session import InlineSession
 
@@ -12,6 +12,7 @@ ALL = (
     *sequential.COMPARISONS,
     *durable.COMPARISONS,
     *fanout.COMPARISONS,
+    *growth.COMPARISONS,
     *actors.COMPARISONS,
 )
 KEYS = {"id", "name", "ours_us", "peer_us", "ratio", "peer", "runs"}
@@ -51,7 +52,7 @@ def test_an_erlang_that_is_missing_is_a_line(comparison, tmp_path, monkeypatch):
     assert (row.ratio, row.missing) == (None, "erl is not installed")
 
 
-@pytest.mark.parametrize("wanted", ["P1", "P2", "P3", "P5", "P8", "P11"])
+@pytest.mark.parametrize("wanted", ["P1", "P2", "P3", "P5", "P6", "P7", "P8", "P11"])
 def test_a_target_has_a_comparison(wanted):
     assert wanted in {comparison.id for comparison in ALL}
 

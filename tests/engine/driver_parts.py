@@ -106,6 +106,7 @@ class TestEnv:
         self.encode_any = self._codec.encode
         self.decode_any = self._codec.decode
         self.digest = self._codec.digest
+        self.tell_large = self._codec.tell_large
 
     def inside(self, graph: Any) -> TestEnv:
         if graph not in self._inside:

@@ -186,10 +186,14 @@ class TestLimits:
         made.crash()
         assert made.values["facts"] == {"a": FILL, "n": 29}
 
-    def test_a_value_that_becomes_large_is_stored_whole_then(self):
-        limits = Limits(value_bytes_warn=1_500)
-        made = taken(*({"log": [text]} for text in (FILL, FILL, FILL, "a")), limits=limits)
-        assert [whole for whole, _deltas in steps(made)] == [{"log"}, set(), {"log"}, set()]
+    def test_a_value_that_grew_large_is_told_of(self):
+        told = []
+        made = driver(limits=Limits(value_bytes_warn=1_000))
+        made.codec.on_large = lambda path, size: told.append((path, size))
+        for _ in range(2):
+            made.invoke({"log": [FILL]})
+        assert steps(made)[-1] == (set(), {"log"})
+        assert [(path, size > 1_000) for path, size in told] == [("log", True)]
 
 
 class TestEdits:
