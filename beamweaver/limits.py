@@ -49,6 +49,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many results of durable sub-steps one task may have."""
     memo_bytes_a_task: int = 64 << 20
     """How many bytes these take together."""
+    call_depth: int = 32
+    """How deep calls of graphs by functions may nest."""
     value_bytes_warn: int = 1 << 20
     """A stored value above this size is said once a node."""
     value_bytes: int = 64 << 20

@@ -22,9 +22,10 @@ from beamweaver.engine.failures import describe, may_retry, retry_delay, timeout
 from beamweaver.engine.handlers import ON_FAILURE, no_result
 from beamweaver.engine.merge import merge, with_lost
 from beamweaver.engine.nested import reopen
+from beamweaver.engine.refusals import lost_node
 from beamweaver.engine.rows import asked_row, retry_row
 from beamweaver.engine.state import Task, row_of
-from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout, UnknownTarget
+from beamweaver.errors import InvalidUpdate, ReducerFailed, RunTimeout, StepTimeout
 from beamweaver.events import AttemptFailed, TaskStarted
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Attempts(Handling):
             return
         result.era, task = self.state.step.era, attempt.task
         task.result = result
+        if self.family:
+            task.inner = None
         self.dirty.append(task)
         self._unsaved.append(task)
 
@@ -253,7 +256,7 @@ class Attempts(Handling):
         """
         for task in step.tasks:
             if task.node not in self.graph.nodes and task.result is None:
-                raise _gone(task.node, self.state.thread_id)
+                raise lost_node(task.node, self.state.thread_id)
         if not step.era:
             return self.state.values
         return merge(self.graph, self.state.values, step, step.era).values
@@ -483,15 +486,6 @@ class Attempts(Handling):
 def _alarm(task: Task) -> tuple[str, int, int]:
     """The key of the timer that wakes a task."""
     return "sleep" if task.asleep else "retry", task.position, task.due_us
-
-
-def _gone(node: str, thread_id: str) -> UnknownTarget:
-    return UnknownTarget(
-        f"thread {thread_id!r} is about to run node {node!r}, which this graph has not (any more): "
-        "bring the node back and continue the thread, or restart the run",
-        node=node,
-        target=node,
-    )
 
 
 def _listed(nodes: list[str]) -> str:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from beamweaver.checkpoint.entries import Finished, Inner
+from beamweaver.checkpoint.entries import Continued, Finished, Inner
 from beamweaver.checkpoint.records import Checkpoint, Record, encode_record
-from beamweaver.engine._children import Children
+from beamweaver.engine._callers import Callers
 from beamweaver.engine._core import Stop
 from beamweaver.engine.effects import Noted, Publish
 from beamweaver.engine.failures import describe
 from beamweaver.engine.kept import is_kept
 from beamweaver.engine.merge import Merged
 from beamweaver.engine.plan import Next
-from beamweaver.engine.rows import task_rows
+from beamweaver.engine.rows import continue_step, task_rows
 from beamweaver.engine.state import Sleep
 from beamweaver.errors import SerializationError
 from beamweaver.events import StepCommitted
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.checkpoint.records import ThreadRow
-    from beamweaver.engine._children import Handed
+    from beamweaver.engine._children import Children, Handed
+    from beamweaver.engine.calling import Calling
     from beamweaver.engine.effects import Attempt, Effect
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import InnerState, Result, Task
@@ -38,7 +39,7 @@ _DEFAULT_LIMIT: Final = 100
 """The `recursion_limit` of a graph that was given none: a subgraph then has that of the graph around."""
 
 
-class Child(Children):
+class Child(Callers):
     """The machine of a graph that runs inside of a task.
 
     Args:
@@ -46,25 +47,33 @@ class Child(Children):
         attempt: The attempt that it is.
         state: What is known of it.
         birth: Tells it from those that ran in the task before.
+        calling: The call that it is; None if the node is the graph.
     """
 
     state: InnerState
     grows = False  # its records are folded one by one, each with whole values
 
-    def __init__(self, outer: Children, attempt: Attempt, state: InnerState, birth: int) -> None:
+    def __init__(
+        self,
+        outer: Children,
+        attempt: Attempt,
+        state: InnerState,
+        birth: int,
+        calling: Calling | None = None,
+    ) -> None:
         super().__init__(state.graph, outer.env.inside(state.graph), state)
         self.outer: Children = outer
         self.attempt = self.around = attempt
         self.birth = birth
-        self.place = attempt.place
+        self.calling = calling
+        self.place = attempt.place if calling is None else (*attempt.place, state.key)
+        self.call_depth = outer.call_depth + (calling is not None)
         self.alive = True
         self.family = self.sorts = True
         self.frame: Any = None
         """For the driver: what the attempts of this run share."""
         self.commands: list[Result] = []
         """What its last step commands the graph around."""
-        self._opening: Record | None = None
-        """Its first record, while nothing follows it that must be durable."""
         self._written: tuple[str, ...] | None = None
 
     def asked_for(self) -> list[Effect]:
@@ -80,9 +89,20 @@ class Child(Children):
         if not state.seq:
             state.seq = 1
             tasks = task_rows(state.step.tasks)
-            checkpoint = Checkpoint(0, "input", "", -1, {}, None, tasks, 0, {}, 0, "")
-            self._opening = Record(0, 0, 0, checkpoint, (Finished(0),))
+            noted = {"digest": state.digest} if state.digest else {}
+            checkpoint = Checkpoint(
+                0, "input", "", -1, {}, None, tasks, 0, {}, 0, "", metadata=noted
+            )
+            state.opening = Record(0, 0, 0, checkpoint, (Finished(0),))
         self.activate()
+
+    def begin_again(self) -> None:
+        """It has failed, and its caller calls it again: it goes on, with fresh counts."""
+        continue_step(self.state, None)
+        if self.state.opening is None:
+            self.state.seq += 1
+            at, entries = self.env.now_us(), (Continued(""),)
+            self._hand(Record(self.state.seq - 1, 0, at, None, entries))
 
     def adopt_run(self) -> None:
         """It is part of the run around it, whose time it need not measure."""
@@ -234,8 +254,10 @@ class Child(Children):
             self._end(status)
             return
         record = Record(state.seq, 0, self.env.now_us(), checkpoint, entries)
-        if checkpoint is not None and checkpoint.source == "input" and self._opening is not None:
-            self._opening = msgspec.structs.replace(record, seq=0)
+        if checkpoint is not None and checkpoint.source == "input" and state.opening is not None:
+            metadata = state.opening.checkpoint.metadata if state.opening.checkpoint else {}
+            checkpoint = msgspec.structs.replace(checkpoint, metadata=metadata)
+            state.opening = msgspec.structs.replace(record, seq=0, checkpoint=checkpoint)
             if status == "running":
                 then()
                 return
@@ -260,7 +282,7 @@ class Child(Children):
 
     def _open_first(self) -> bool:
         """See that its first record goes before all others; if that cannot be stored, the run has failed."""
-        opening, self._opening = self._opening, None
+        opening, self.state.opening = self.state.opening, None
         if opening is None:
             return True
         checkpoint, encode = opening.checkpoint, self.env.encode
@@ -268,7 +290,7 @@ class Child(Children):
         try:
             found = {name: encode(name, value) for name, value in self.state.start.items()}
         except SerializationError as error:
-            self._opening = opening
+            self.state.opening = opening
             self.state.step.failure = describe(error, "", "", 1)
             if self.alive:
                 self._end("failed")
@@ -281,7 +303,7 @@ class Child(Children):
 
     def _hand(self, record: Record) -> None:
         written = self._written if record.checkpoint is not None else None
-        entry = Inner(self.attempt.position, encode_record(record), "", written)
+        entry = Inner(self.attempt.position, encode_record(record), self.state.key, written)
         self.outer.dirty.append(entry)
 
     def _await(self, then: Callable[[], None], acks: list[Handed]) -> None:
@@ -358,4 +380,4 @@ class Child(Children):
             child.forget_view()
 
 
-Children.child_class = Child
+Callers.child_class = Child

@@ -41,7 +41,9 @@ class Children(Steps):
     outer: Children | None = None
     around: Attempt | None = None
     """The attempt that it is, where it runs inside of another machine."""
-    place: tuple[int, ...] = ()
+    place: tuple[int | str, ...] = ()
+    call_depth = 0
+    """How many calls by functions are around it."""
     touched: dict[int, Child] | None = None
     """Children that were told something and have not gone on since."""
     starved: dict[Children, None] | None = None
@@ -117,7 +119,7 @@ class Children(Steps):
         for queue in (self.ready_async, self.ready):
             while queue and len(self.running) < most and self.has_room(queue[0]):
                 self._start(queue.popleft())
-        root = self._root()
+        root = self.root()
         if (self.ready or self.ready_async) and len(self.running) < most and root is not self:
             root.starved = root.starved or {}
             root.starved[self] = None
@@ -132,7 +134,7 @@ class Children(Steps):
             if machine.leaves >= machine.most:
                 return False
             machine = machine.outer
-        return node.is_async or self._root().sync_leaves < self.env.limits.sync_nodes_a_thread
+        return node.is_async or self.root().sync_leaves < self.env.limits.sync_nodes_a_thread
 
     @property
     def most(self) -> int:
@@ -144,7 +146,8 @@ class Children(Steps):
         """Whether the first failure stops all others."""
         return self._panics
 
-    def _root(self) -> Children:
+    def root(self) -> Children:
+        """The outermost machine."""
         machine = self
         while machine.outer is not None:
             machine = machine.outer
@@ -153,16 +156,23 @@ class Children(Steps):
     def started_in_family(self, attempt: Attempt) -> None:
         """An attempt began: of a graph, its machine begins; else it is counted."""
         if attempt.node.subgraph is None:
-            self._count(attempt, 1)
+            self.count(attempt, 1)
         else:
             self._start_child(attempt)
 
     def ended_in_family(self, attempt: Attempt) -> None:
         """An attempt ended: there may be room for another one."""
-        if attempt.child is not None:
-            return
-        self._count(attempt, -1)
-        root = self._root()
+        if self.is_counted(attempt):
+            self.count(attempt, -1)
+            self.room_again()
+
+    def is_counted(self, attempt: Attempt) -> bool:
+        """Whether an attempt is a function that runs, and takes a place."""
+        return attempt.child is None
+
+    def room_again(self) -> None:
+        """There may be room for another task: one of those that wait for it goes on."""
+        root = self.root()
         for machine in root.starved or ():
             waiting = machine.ready_async or machine.ready
             if not waiting or machine.has_room(waiting[0]):
@@ -174,10 +184,11 @@ class Children(Steps):
     def cleared_in_family(self) -> None:
         """All that ran here was given up."""
         for attempt in self.running.values():
-            if attempt.child is None:
-                self._count(attempt, -1)
+            if self.is_counted(attempt):
+                self.count(attempt, -1)
 
-    def _count(self, attempt: Attempt, change: int) -> None:
+    def count(self, attempt: Attempt, change: int) -> None:
+        """A function runs more, or less, here and in all that is around."""
         machine: Children | None = self
         while machine is not None:
             machine.leaves += change
@@ -194,7 +205,7 @@ class Children(Steps):
             failure = describe(error, node.name, attempt.task_id, attempt.number)
             self.failed(attempt, failure)
             return
-        root = self._root()
+        root = self.root()
         root.births += 1
         child = attempt.child = self.child_class(self, attempt, state, root.births)
         child.begin()
@@ -211,7 +222,6 @@ class Children(Steps):
                 self.failed(attempt, describe(error, attempt.node.name, task_id, number))
                 return
             self.succeeded(attempt, result)
-            attempt.task.inner = None
         elif status == "failed":
             self.failed(attempt, cause_of(child.state))
         elif status == "sleeping":
@@ -312,7 +322,7 @@ class Children(Steps):
             if inner is None:
                 continue
             if kept.inner is not None or inner.step.number > 1:
-                reread_inner(inner, (kept.inner or {}).get(""))
+                reread_inner(inner, (kept.inner or {}).get(""), self.env.inside(inner.graph))
             elif self._view is not None or self._find_view():
                 assert self._view is not None, "it was just found"
                 view = self._view if task.update is None else {**self._view, **task.update}

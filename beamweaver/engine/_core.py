@@ -139,6 +139,8 @@ class Core:
         """Stand where this state says, as the store has it."""
         self.state = state
         state.values = with_initial(self.graph, state.values)
+        if any(task.inner for task in state.step.tasks):
+            self.family = self.sorts = True  # functions have called graphs
 
     # Committing ---------------------------------------------------------------------------------
 
@@ -268,7 +270,7 @@ class Core:
             self._effects.append(Admitted(call, self.state.run.names[0]))
         else:
             try:
-                error = self._error()
+                error = self.error()
                 reply = Reply(call, self._outcome(call, error), error)
             except InvalidUpdate as unfit:  # the class of the output schema is user code
                 reply = Reply(call, error=unfit)
@@ -334,7 +336,8 @@ class Core:
             for question in interrupts_of(self.state, task)
         )
 
-    def _error(self) -> Exception | None:
+    def error(self) -> Exception | None:
+        """Why the run failed, as its callers hear it; None if it did not."""
         if self.state.status != "failed":
             return None
         step = self.state.step

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.state import RunState
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["begun", "end_of"]
+__all__ = ["begun", "bring_unstored", "end_of", "start_task"]
 
 
 def begun(around: RunState, attempt: Attempt, outer: CompiledGraph, env: Env) -> InnerState:
@@ -40,7 +40,7 @@ def begun(around: RunState, attempt: Attempt, outer: CompiledGraph, env: Env) ->
     assert graph is not None, "only a graph has a state of its own"
     known = (task.inner or {}).get("")
     if known is not None:
-        _bring_unstored(known, attempt.view)
+        bring_unstored(known, attempt.view)
         return known
     state = InnerState(around, task, "", graph, outer)
     start_values(state, around, task, attempt.view, env.around)
@@ -48,7 +48,7 @@ def begun(around: RunState, attempt: Attempt, outer: CompiledGraph, env: Env) ->
         _check(graph, state.start, node.name)
     if graph.required:
         graph.check_complete(state.start)
-    state.step = OpenStep(0, [_start_task()])
+    state.step = OpenStep(0, [start_task()])
     task.inner = {"": state}
     return state
 
@@ -80,7 +80,7 @@ def start_values(
     state.values = with_initial(graph, dict(state.start))
 
 
-def _bring_unstored(state: InnerState, view: Mapping[str, Any]) -> None:
+def bring_unstored(state: InnerState, view: Mapping[str, Any]) -> None:
     """What no store keeps may be lost; the graph around brings it again."""
     lost = state.graph.unstored - state.values.keys()
     if lost:
@@ -88,7 +88,8 @@ def _bring_unstored(state: InnerState, view: Mapping[str, Any]) -> None:
         state.values = {**state.values, **{key: given[key] for key in lost & given.keys()}}
 
 
-def _start_task() -> Task:
+def start_task() -> Task:
+    """The task with which a graph inside of a task begins."""
     task = Task(START)
     task.result = Result(())
     return task

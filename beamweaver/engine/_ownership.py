@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from beamweaver.engine._children import Children
+from beamweaver.engine._callers import Callers
 from beamweaver.engine.calls import UNFINISHED, Decision
 from beamweaver.events import ThreadQuarantined, ThreadTakenUp
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Ownership"]
 
 
-class Ownership(Children):
+class Ownership(Callers):
     """The side of a machine that counts the owners of a run."""
 
     def check_fits(self, decision: Decision) -> None:

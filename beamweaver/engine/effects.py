@@ -127,7 +127,7 @@ class Attempt:
             around.beat(now)
 
     @property
-    def place(self) -> tuple[int, ...]:
+    def place(self) -> tuple[int | str, ...]:
         """What it has in common with earlier attempts of its task, and with nothing else of the thread."""
         around = () if self.owner is None else self.owner.place
         return (*around, self.step, self.position)

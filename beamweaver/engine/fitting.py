@@ -163,7 +163,7 @@ def _missing_at(
     inside: dict[int, list[Record]] = {}
     for entry in entries:
         yield from _missing_of(graph, entry)
-        if isinstance(entry, Inner) and entry.task not in finished:
+        if isinstance(entry, Inner) and entry.task not in finished and not entry.key:
             inside.setdefault(entry.task, []).append(decode_record(entry.data))
     for key, arrived in checkpoint.joins.items():
         yield from _missing_join(graph, key, arrived)

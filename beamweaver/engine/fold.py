@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from beamweaver.engine.kept import is_kept, kept_of
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.rows import apply_entry, shows_progress, task_of, values_of
 from beamweaver.engine.state import InnerState, OpenStep, RunState
+from beamweaver.engine.unread import Unread
 from beamweaver.types import START
 
 if TYPE_CHECKING:
@@ -153,15 +154,22 @@ def _apply(state: RunState, entries: tuple[Entry, ...], env: Env) -> None:
 def _apply_inner(state: RunState, entry: Inner, env: Env) -> None:
     """Fold a record of the graph inside of a task."""
     task = state.step.tasks[entry.task]
-    node = env.graph.nodes.get(task.node)
-    graph = None if node is None else node.subgraph
-    if graph is None:
-        return  # the graph has lost the node; whoever goes on with the thread is told
+    known = (task.inner or {}).get(entry.key)
+    if entry.key or isinstance(env, Unread):
+        within: Any = env if isinstance(env, Unread) else Unread(env)
+        graph = env.graph  # which graph it is is known when it is called again
+    else:
+        node = env.graph.nodes.get(task.node)
+        if node is None or node.subgraph is None:
+            return  # the graph has lost the node; whoever goes on with the thread is told
+        graph = node.subgraph
+        within = env.inside(graph)
     task.awake()
-    if task.inner is None:
-        task.inner = {"": InnerState(state, task, "", graph, env.graph)}
-    inner = task.inner[""]
-    record, within = decode_record(entry.data), env.inside(graph)
+    if known is None:
+        known = InnerState(state, task, entry.key, graph, env.graph)
+        known.unread = isinstance(within, Unread)
+        task.inner = {**(task.inner or {}), entry.key: known}
+    inner, record = known, decode_record(entry.data)
     if record.checkpoint is not None:
         _apply_checkpoint(inner, record, entry, within)
     _apply(inner, record.entries, within)
@@ -173,8 +181,9 @@ def _apply_checkpoint(state: InnerState, record: Record, entry: Inner, env: Env)
     assert checkpoint is not None, "the caller looked"
     values = values_of(checkpoint.writes, env)
     if record.seq == 0:
-        state.start = values
-        state.values = with_initial(state.graph, values)
+        state.start, state.written = values, set()
+        state.values = values if state.unread else with_initial(state.graph, values)
+        state.digest = checkpoint.metadata.get("digest", b"")
     else:
         names = [name for name in checkpoint.writes if not is_kept(name)]
         gone = [name for name in names if name not in values]

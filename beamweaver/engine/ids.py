@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-__all__ = ["checkpoint_id", "idempotency_key", "interrupt_id", "parse_checkpoint_id", "task_id"]
+__all__ = [
+    "call_ordinal",
+    "checkpoint_id",
+    "idempotency_key",
+    "inner_key",
+    "interrupt_id",
+    "parse_checkpoint_id",
+    "task_id",
+]
 
 _ID_BYTES = 12
+_KEYED_CALL = -2
+"""The ordinal of a call that has a key; those without have smaller ones, and sub-steps have larger ones."""
 
 
 def _digest(*parts: str) -> str:
@@ -46,3 +56,38 @@ def parse_checkpoint_id(text: str) -> tuple[str, int] | None:
     """Branch and `seq` of a checkpoint id, or None if it is none."""
     branch, dash, seq = text.rpartition("-")
     return (branch, int(seq)) if dash and branch and seq.isdecimal() else None
+
+
+def call_ordinal(number: int | None) -> int:
+    """The ordinal under which a call is remembered among the sub-steps of its task.
+
+    Args:
+        number: How many calls of the same graph ended well before it; None if it has a key.
+    """
+    return _KEYED_CALL if number is None else _KEYED_CALL - 1 - number
+
+
+def inner_key(name: str, ordinal: int, key: str | None) -> str:
+    """What tells a called graph from the others of its task; `""` for what is no call.
+
+    Args:
+        name: The graph's name; within an error handler `"handler:"` comes before it.
+        ordinal: See `call_ordinal`.
+        key: The call's key.
+
+    Example:
+        >>> [inner_key("child", call_ordinal(n), None) for n in (0, 1)]
+        ['child', 'child|2']
+        >>> inner_key("child", call_ordinal(None), "a")
+        'child:a'
+        >>> inner_key("a sub-step", 0, None)
+        ''
+    """
+    if ordinal > _KEYED_CALL:
+        return ""
+    handler, _, graph = name.rpartition(":")
+    where = f"|{handler}:{graph}" if handler else graph  # no name of a graph begins like that
+    if key is not None:
+        return f"{where}:{key}"
+    number = _KEYED_CALL - ordinal
+    return where if number == 1 else f"{where}|{number}"

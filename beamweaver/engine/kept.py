@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from beamweaver.engine.env import Env
+    from beamweaver.engine.env import Decoder, Env
     from beamweaver.engine.state import Task
 
 __all__ = [
@@ -78,6 +78,6 @@ def packed(values: Mapping[str, Any], env: Env) -> bytes:
     return _encoder.encode({name: data for name, data in found.items() if data})
 
 
-def unpacked(data: bytes, env: Env) -> dict[str, Any]:
+def unpacked(data: bytes, env: Decoder) -> dict[str, Any]:
     """The values that a subgraph left."""
     return {name: env.decode(name, value) for name, value in _decoder.decode(data).items()}

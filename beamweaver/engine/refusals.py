@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.errors import InvalidCall, Quarantined, ThreadBusy, UnfinishedRun, WrongGraph
+from beamweaver.errors import (
+    InvalidCall,
+    Quarantined,
+    ThreadBusy,
+    UnfinishedRun,
+    UnknownTarget,
+    WrongGraph,
+)
 from beamweaver.types import START
 
 if TYPE_CHECKING:
     from beamweaver.engine.state import RunState, Task
 
-__all__ = ["busy", "no_checkpoint", "nothing_to_rerun", "quarantined", "unfinished", "wrong_graph"]
+__all__ = [
+    "busy",
+    "lost_node",
+    "no_checkpoint",
+    "nothing_to_rerun",
+    "quarantined",
+    "unfinished",
+    "wrong_graph",
+]
 
 
 def busy(state: RunState, what: str) -> ThreadBusy:
@@ -68,4 +83,14 @@ def nothing_to_rerun(state: RunState, name: str, tasks: list[Task]) -> InvalidCa
         f"rerun names {name!r}, and thread {state.thread_id!r} has no such task in an unfinished "
         f"step; its tasks: {nodes}",
         thread_id=state.thread_id,
+    )
+
+
+def lost_node(node: str, thread_id: str) -> UnknownTarget:
+    """The error of a step whose graph has lost the node of one of its tasks."""
+    return UnknownTarget(
+        f"thread {thread_id!r} is about to run node {node!r}, which this graph has not (any more): "
+        "bring the node back and continue the thread, or restart the run",
+        node=node,
+        target=node,
     )

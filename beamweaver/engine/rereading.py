@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beamweaver.engine.merge import with_initial
+from beamweaver.engine.unread import read
 
 if TYPE_CHECKING:
+    from beamweaver.engine.env import Env
     from beamweaver.engine.state import InnerState, OpenStep, Result
 
 __all__ = ["reread_inner", "reread_step"]
@@ -29,10 +31,18 @@ def _take_stored(mine: Result, stored: Result) -> None:
         send.update = {**send.update, **kept.update}
 
 
-def reread_inner(mine: InnerState, stored: InnerState | None) -> None:
-    """The same for a graph inside of a task, and all in it, if the store has it in the same step."""
-    if stored is None or stored.step.number != mine.step.number:
+def reread_inner(mine: InnerState, stored: InnerState | None, env: Env) -> None:
+    """The same for a graph inside of a task, and all in it, if the store has it in the same step.
+
+    Args:
+        mine: The graph.
+        stored: The same in the store.
+        env: Of the graph.
+    """
+    if stored is None or stored.step.number != mine.step.number or mine.unread:
         return
+    if stored.unread:
+        read(stored, mine.graph, env)
     unstored = mine.graph.unstored
     for key in ("start", "values"):
         live = {k: v for k, v in getattr(mine, key).items() if k in unstored}
@@ -41,4 +51,4 @@ def reread_inner(mine: InnerState, stored: InnerState | None) -> None:
     reread_step(mine.step, stored.step)
     for task, kept in zip(mine.step.tasks, stored.step.tasks, strict=True):
         for key, inner in (task.inner or {}).items():
-            reread_inner(inner, (kept.inner or {}).get(key))
+            reread_inner(inner, (kept.inner or {}).get(key), env.inside(inner.graph))

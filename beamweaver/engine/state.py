@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.entries import FailureRow
-from beamweaver.engine.ids import task_id
+from beamweaver.engine.ids import inner_key, task_id
 from beamweaver.engine.kept import kept_inside, place_of
 from beamweaver.types import Failure
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from beamweaver.checkpoint.entries import Memo, Paused
-    from beamweaver.checkpoint.records import Chain, RunRow, StatusName, ThreadRow
+    from beamweaver.checkpoint.records import Chain, Record, RunRow, StatusName, ThreadRow
     from beamweaver.engine.calls import Prepared
     from beamweaver.graph.compiled import CompiledGraph
 
@@ -192,6 +192,9 @@ class Task(msgspec.Struct, eq=False):
         if self.memos is None:
             self.memos = {}
         self.memos[memo.name, memo.ordinal, memo.key] = memo
+        called = inner_key(memo.name, memo.ordinal, memo.key)
+        if called and self.inner is not None:
+            self.inner.pop(called, None)
 
     @property
     def asleep(self) -> bool:
@@ -389,9 +392,25 @@ class InnerState(RunState):
         outer: The graph around it.
         start: The values that it began with.
         written: The keys that its nodes wrote.
+        key: `""` for the graph that the node is, else that of the call.
+        digest: Of a call's input.
+        opening: Its first record, while nothing follows it that must be durable.
+        unread: Whether its graph is not known here yet, as that of a call is before its caller runs again:
+            values are as they are stored, and `graph` is none of its own.
     """
 
-    __slots__ = ("_names", "_namespace", "graph", "outer", "start", "written")
+    __slots__ = (
+        "_names",
+        "_namespace",
+        "digest",
+        "graph",
+        "key",
+        "opening",
+        "outer",
+        "start",
+        "unread",
+        "written",
+    )
 
     def __init__(
         self, around: RunState, task: Task, key: str, graph: CompiledGraph, outer: CompiledGraph
@@ -402,7 +421,12 @@ class InnerState(RunState):
         self._names = (*around.names, f"{task.node}:{key}" if key else task.node)
         self.graph = graph
         self.outer = outer
-        self.kept = kept_inside(around.kept, place_of(task))
+        self.key = key
+        self.digest = b""
+        self.opening: Record | None = None
+        self.unread = False
+        # What persistent graphs keep inside of a call lasts as long as the call.
+        self.kept = None if key else kept_inside(around.kept, place_of(task))
         self.start: Mapping[str, Any] = {}
         self.written: set[str] = set()
 
@@ -415,6 +439,14 @@ class InnerState(RunState):
     def names(self) -> tuple[str, ...]:
         """The nodes around it, the outermost first; a call's key follows its node after a colon."""
         return self._names
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it stopped because something of it failed."""
+        step = self.step
+        return not step.failing and (
+            step.failure is not None or any(task.failure is not None for task in step.tasks)
+        )
 
     @property
     def stands_still(self) -> bool:

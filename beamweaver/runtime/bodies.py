@@ -12,7 +12,7 @@ from supervisors import TaskActor
 
 if TYPE_CHECKING:
     from beamweaver.engine.effects import Transition
-    from beamweaver.runtime.context import Frame
+    from beamweaver.runtime.frames import Frame
     from beamweaver.runtime.hub import Hub
     from beamweaver.runtime.loop import LoopTask
     from supervisors.mailbox import Cell

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextvars
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beamweaver.engine.ids import idempotency_key, interrupt_id
-from beamweaver.engine.state import Question, Sleep
+from beamweaver.engine.state import Question
 from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, InvalidUpdate, KeyRequired
 from beamweaver.events import Emitted
 from beamweaver.graph._text import shown
 from beamweaver.graph.answers import AnswerFault, description_of, take
+from beamweaver.runtime.calls import GraphCalls
+from beamweaver.runtime.frames import Asks, Naps, Waits
 from beamweaver.runtime.given import MISSING
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.pauses import Pauses
-from beamweaver.runtime.substeps import GivenUp, SubSteps, no_calls, refuse_inside
+from beamweaver.runtime.substeps import GivenUp, SubSteps, refuse_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,64 +25,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from beamweaver.engine.effects import Attempt
-    from beamweaver.graph.compiled import CompiledGraph, NodeSpec
-    from beamweaver.runtime.env import GraphCodec
+    from beamweaver.engine.state import Sleep
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.frames import Body, Frame
     from beamweaver.runtime.hub import Hub
     from beamweaver.types import Duration
 
-__all__ = ["Context", "Frame", "current_context", "interrupt"]
+__all__ = ["Context", "current_context", "interrupt"]
 
 _current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
     "beamweaver_context", default=None
 )
-
-
-class Body(Protocol):
-    """What runs an attempt."""
-
-    @property
-    def live(self) -> bool:
-        """Whether its outcome is still open."""
-
-    def tell(self, message: object) -> None:
-        """Send a message to the actor of the thread."""
-
-    def shield(self) -> AbstractContextManager[None]:
-        """Keep a kill away from a block."""
-
-
-class Frame(msgspec.Struct, eq=False):
-    """What all attempts of one run share."""
-
-    hub: Hub
-    graph: CompiledGraph
-    codec: GraphCodec
-    thread_id: str
-    run_id: str
-    strict: bool = False
-    """Whether changes inside of values are looked for too."""
-    context: Any = None
-    """What a caller, or the runtime, gave to the nodes of the run."""
-    plain: bool = False
-    """Whether nodes without a schema of their own see a dict that is watched at its top level only."""
-    namespace: tuple[str, ...] = ()
-    outer: tuple[CompiledGraph, NodeSpec, GraphCodec] | None = None
-    """Of a subgraph: the graph around, the node that it is there, and how that graph's values are encoded."""
-
-
-class Asks(BaseException):
-    """Control flow: the node asked a question that has no answer yet. User code must not catch it."""
-
-    def __init__(self, question: Question) -> None:
-        super().__init__(f"question {question.id} waits for an answer")
-        self.question = question
-
-
-class Naps(Asks):
-    """Control flow: the node sleeps. User code must not catch it."""
-
-    def __init__(self) -> None:
-        BaseException.__init__(self, "the node sleeps")
 
 
 class Context:
@@ -109,6 +62,7 @@ class Context:
         "_pauses",
         "_steps",
         "_unkeyed",
+        "_waits",
         "asleep",
         "fault",
     )
@@ -129,6 +83,7 @@ class Context:
         self._unkeyed = 0
         """How many questions without a key were asked, answered ones included."""
         self._awaits = awaits
+        self._waits = False
         self._log: Any = None
         self._steps: SubSteps | None = None
         self._pauses: Pauses | None = None
@@ -275,17 +230,21 @@ class Context:
             ...     invoice = ctx.step("invoice", create_invoice, state["order"])
             ...     return {"receipt": ctx.step("receipt", send_receipt, invoice)}
         """
+        steps = self._sub_steps()
+        if self._awaits:
+            return steps.run_async(name, key, fn, args)
+        return steps.run(name, key, fn, args)
+
+    def _sub_steps(self) -> SubSteps:
         steps = self._steps
         if steps is None:
             if self._body is None or self._attempt.position < 0:
                 raise InvalidCall(
-                    "only a node and its error handler have steps; a router is quick, and may be asked "
-                    "again, and on_failure has ctx.idempotency_key"
+                    "only a node and its error handler have steps and call graphs; a router is quick, and "
+                    "may be asked again, and on_failure has ctx.idempotency_key"
                 )
             steps = self._steps = SubSteps(self._frame, self._attempt, self._body)
-        if self._awaits:
-            return steps.run_async(name, key, fn, args)
-        return steps.run(name, key, fn, args)
+        return steps
 
     def sleep(self, duration: Duration, *, key: str | None = None) -> Any:
         """Sleep durably: the task is parked, and its node runs again from its top when the time is over.
@@ -332,6 +291,11 @@ class Context:
         """End the attempt: its task sleeps."""
         self.asleep = sleep
         raise Naps
+
+    def wait(self) -> NoReturn:
+        """End the attempt: its task waits for what a graph that it called asks."""
+        self._waits = True
+        raise Waits
 
     def heartbeat(self) -> None:
         """Give a sign of life: the attempt's idle timeout begins anew. Cheap; call it as often as you like.
@@ -384,9 +348,42 @@ class Context:
         """
         return nullcontext() if self._body is None else self._body.shield()
 
-    def call(self, graph: CompiledGraph, *_input: Any, **_options: Any) -> NoReturn:
-        """Not supported yet: always an `InvalidCall`, which says what to do instead."""
-        raise no_calls(self.node, graph)
+    def call(self, graph: CompiledGraph, input: Any = None, *, key: str | None = None) -> Any:  # noqa: A002 - as in `invoke`
+        """Run a graph durably inside of this task, to be awaited in async nodes.
+
+        The graph runs as one that is a node does, in the same thread: its steps are kept one by one, its
+        questions, sleeps and breakpoints are the thread's, and limits, cancels and drains reach it. When
+        this returns, the result is in the store. Whenever the node runs again (after a crash, a retry, an
+        answer), a graph that was done is not run again, and one that was not goes on where it was. All of it
+        goes when the task is done.
+
+        A failure of the graph is raised here and not kept: the node may catch it and call again, and then
+        the graph goes on from what is done, with fresh counts. If the graph asks or sleeps, the task is
+        parked, and the node runs again from its top; so what goes before the call belongs in `ctx.step`.
+
+        Args:
+            graph: A compiled graph without a checkpointer of its own.
+            input: An update, as for `invoke`. It must follow from the state.
+            key: Tells calls of one graph apart where their order is not always the same, and where two run
+                at once. Without it a call is known by how many of that graph ended well before it.
+
+        Returns:
+            Its state when it was complete, in the form of its output schema, as read back from the store.
+
+        Raises:
+            RunFailed: What an `invoke` of the graph would raise: `NodeFailed`, `RecursionLimit`, …
+            StepChanged: The input is not that with which the call began.
+            KeyRequired: Another call of that graph runs at once, and no key tells them apart.
+            InvalidUpdate, UnknownChannel, SerializationError: The input does not fit the graph.
+            InvalidCall: `graph` or `key` is unfit, or `limits.call_depth` or `memos_a_task` is reached.
+
+        Example:
+            >>> def answer(state, ctx):
+            ...     found = ctx.call(research, {"question": state["question"]})
+            ...     return {"answer": found["summary"]}
+        """
+        steps = self._sub_steps()
+        return GraphCalls(self, self._frame, steps, awaits=self._awaits).call(graph, input, key)
 
     def interrupt(self, value: Any, *, key: str | None = None, schema: Any = None) -> Any:
         """Ask a question: the thread waits, and this returns the answer when the node runs again.
@@ -465,8 +462,8 @@ class Context:
         Raises:
             KeyRequired, InvalidUpdate: It asked or slept, and returned all the same.
         """
-        if self._open or self.asleep is not None:
-            called = "interrupt()" if self._open else "ctx.sleep()"
+        if self._open or self.asleep is not None or self._waits:
+            called = "interrupt()" if self._open else "ctx.call()" if self._waits else "ctx.sleep()"
             raise self.fault or InvalidUpdate(
                 f"node {self.node!r} called {called} and returned all the same: a bare except, or "
                 "except BaseException, caught what parks the node. Let it pass, or raise it again",

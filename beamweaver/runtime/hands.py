@@ -13,7 +13,7 @@ from beamweaver.errors import BeamWeaverError, UnknownRun
 from beamweaver.events import AttemptKilled
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.bodies import Bodies
-from beamweaver.runtime.context import Frame
+from beamweaver.runtime.frames import Frame
 from beamweaver.runtime.given import default_context
 from beamweaver.runtime.reading import recorded_outcome
 from beamweaver.runtime.substeps import GivenUp
@@ -23,6 +23,7 @@ from supervisors import Actor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from beamweaver.engine._callers import Callers
     from beamweaver.engine._children import Children
     from beamweaver.engine.effects import Attempt
     from beamweaver.engine.machine import Machine
@@ -48,13 +49,13 @@ class Hands(Actor):
         self._machine: Machine | None = None
         self._frame: Frame | None = None
         self._bodies = Bodies(hub, self.cell)
-        self._ending: dict[tuple[int, ...], Attempt] = {}
+        self._ending: dict[tuple[int | str, ...], Attempt] = {}
         """Killed attempts whose bodies have not ended: place -> attempt."""
         self._awaited: set[Attempt] = set()
         """Of those, the ones whose end the machine waits for."""
-        self._held: dict[tuple[int, ...], fx.StartAttempt] = {}
+        self._held: dict[tuple[int | str, ...], fx.StartAttempt] = {}
         """Attempts that start when the body of the one before has ended."""
-        self._held_clocks: dict[tuple[int, ...], list[fx.SetTimer]] = {}
+        self._held_clocks: dict[tuple[int | str, ...], list[fx.SetTimer]] = {}
         """Their timeouts, which run from that moment on."""
         self._crowd = _ATTACHED
         self._reload = False
@@ -89,9 +90,9 @@ class Hands(Actor):
         node, task_id, number = _who(token)
         self._fail(token, describe(error, node, task_id, number))
 
-    def _owner(self, token: Any) -> Children:
+    def _owner(self, token: Any) -> Callers:
         """Who hears of an attempt or transition: the machine, or that of a subgraph in it."""
-        owner: Children = token.owner
+        owner: Callers = token.owner
         owner.touch()
         return owner
 
@@ -150,6 +151,16 @@ class Hands(Actor):
         else:
             self._fed = True
 
+    def _call(self, call: msg.Call) -> None:
+        """A body that runs calls a graph; what any other body still does counts for nothing."""
+        machine, attempt = self._machine, call.attempt
+        if machine is not None and self._hub.draining:
+            machine.drain()  # first: nothing begins any more
+        if machine is None or not self._owner(attempt).called(attempt, call.calling):
+            call.calling.done.offer_error(GivenUp())
+        else:
+            self._fed = True
+
     # Effects ------------------------------------------------------------------------------------
 
     def _start_attempt(self, effect: fx.StartAttempt) -> None:
@@ -198,7 +209,7 @@ class Hands(Actor):
                 around.context,
                 graph.plain and not strict,
                 child.state.names,
-                (around.graph, child.attempt.node, around.codec),
+                None if child.calling else (around.graph, child.attempt.node, around.codec),
             )
         frame: Frame = child.frame
         return frame
@@ -239,7 +250,7 @@ class Hands(Actor):
         writer.put_inline(msg.Write(effect.commit, self.cell))
 
     def _noted(self, effect: fx.Noted) -> None:
-        effect.token.offer(None)  # the future of the note
+        effect.token.offer(None)  # the future of the note, or the call
 
     def _write_all(self, effect: fx.WriteCommits) -> None:
         writer = self._hub.writer

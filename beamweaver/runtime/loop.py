@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextvars import Context
 
     from beamweaver.engine.effects import Attempt
-    from beamweaver.runtime.context import Frame
+    from beamweaver.runtime.frames import Frame
     from beamweaver.runtime.hub import Hub
     from beamweaver.runtime.routing import Routing
     from supervisors.mailbox import Cell

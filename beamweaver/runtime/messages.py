@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Commit
     from beamweaver.engine.effects import Attempt
     from beamweaver.errors import StoreError
+    from beamweaver.runtime.calls import Pending
     from supervisors import Future
     from supervisors.mailbox import Cell
 
@@ -23,6 +24,7 @@ __all__ = [
     "ROOM",
     "WAKE",
     "Acknowledged",
+    "Call",
     "Claim",
     "Claimed",
     "DropTimer",
@@ -106,6 +108,16 @@ class Note:
         self.attempt = attempt
         self.memo = memo
         self.done = done
+
+
+class Call:
+    """To a thread: the function of an attempt calls a graph; `calling` is told what it came to."""
+
+    __slots__ = ("attempt", "calling")
+
+    def __init__(self, attempt: Attempt, calling: Pending) -> None:
+        self.attempt = attempt
+        self.calling = calling
 
 
 class WriteAll:

@@ -5,30 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.failures import describe
-from beamweaver.engine.state import Planned, Result, Write
-from beamweaver.errors import SerializationError
+from beamweaver.engine.state import Result
 from beamweaver.graph.mutations import mutations, state_mutated
 from beamweaver.graph.updates import call_node, judged, normalize
-from beamweaver.runtime.context import Asks, Body, Context, Frame, _current
+from beamweaver.runtime.context import Context, _current
+from beamweaver.runtime.frames import Asks, Body, Frame
+from beamweaver.runtime.results import encoded_writes, to_result
 from beamweaver.runtime.views import changes, give
-from beamweaver.types import timeouts
 from supervisors import TaskActor
 from supervisors.kill import Killed, shield
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from beamweaver.engine.effects import Attempt
     from beamweaver.engine.state import Question, Sleep
     from beamweaver.graph.compiled import CompiledGraph, NodeSpec
-    from beamweaver.graph.updates import NodeReturn
-    from beamweaver.graph.updates import Write as Judged
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.views import Given
-    from beamweaver.types import Command, Failure, Send
+    from beamweaver.types import Command, Failure
 
-__all__ = ["NodeActor", "planned", "run_async", "to_result"]
+__all__ = ["NodeActor", "run_async"]
 
 
 class NodeActor(TaskActor):
@@ -65,7 +63,7 @@ class NodeActor(TaskActor):
                 raise state_mutated(node.name, changed)
             if type(returned) is dict:
                 writes = judged(frame.graph, node.name, returned)
-                return Result(_encoded(frame.codec, writes, node.name))
+                return Result(encoded_writes(frame.codec, writes, node.name))
             return to_result(frame.codec, normalize(frame.graph, node, returned), node.name)
         except Killed:
             raise
@@ -146,47 +144,3 @@ async def run_async(
         if gives_up(error):
             raise
         return _ended_by(error, attempt, context)
-
-
-def to_result(codec: GraphCodec, answer: NodeReturn, node: str) -> Result:
-    """A judged return with its values encoded.
-
-    Raises:
-        SerializationError: A value cannot be stored; it names the node, the key and the path.
-    """
-    sends = planned(codec, answer.sends, node) if answer.sends else ()
-    return Result(_encoded(codec, answer.writes, node), answer.goto, sends)
-
-
-def _encoded(codec: GraphCodec, writes: Iterable[Judged], node: str) -> tuple[Write, ...]:
-    encoders = codec.encoders
-    made = []
-    channel = ""
-    try:
-        for channel, value, overwrite in writes:
-            encode = encoders.get(channel) or codec.encode_any
-            made.append(Write(channel, value, encode(value), overwrite))
-    except SerializationError as error:
-        raise _named(error, node, channel) from error.__cause__
-    return tuple(made)
-
-
-def planned(codec: GraphCodec, sends: tuple[Send, ...], node: str) -> tuple[Planned, ...]:
-    """Sends with their overlays encoded."""
-    made = []
-    for send in sends:
-        update = dict(send.update)
-        try:
-            encode = codec.to(send.node).encode
-            encoded = {key: encode(key, value) for key, value in update.items()}
-        except SerializationError as error:
-            raise _named(error, node, f"Send to {send.node}") from error.__cause__
-        data = {key: found for key, found in encoded.items() if found}
-        made.append(Planned(send.node, update, data, *timeouts(send.timeout, "Send timeout")))
-    return tuple(made)
-
-
-def _named(error: SerializationError, node: str, where: str) -> SerializationError:
-    return SerializationError(
-        f"node {node!r}, {where}: {error.message}", **{**error.ids, "node": node, "channel": where}
-    )

@@ -8,30 +8,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.engine.breakpoints import breaks_of
-from beamweaver.engine.calls import Call, CallKind, Prepared
-from beamweaver.engine.rows import input_data
+from beamweaver.engine.calls import Call, CallKind
 from beamweaver.engine.state import Edit
 from beamweaver.errors import (
     InterruptWithoutCheckpointer,
     InvalidCall,
     InvalidThreadId,
-    InvalidUpdate,
-    SerializationError,
 )
-from beamweaver.graph.copies import unshared
 from beamweaver.graph.edits import normalize_update
-from beamweaver.graph.updates import normalize_input
-from beamweaver.runtime.node import to_result
+from beamweaver.runtime.inputs import encoded, prepare
 from beamweaver.runtime.options import choice, rerun_of, run_options
 from beamweaver.runtime.reading import seq_of
 from beamweaver.types import END, Cancel, Command, Continue, Invoke, Resume, StateUpdate
 
 if TYPE_CHECKING:
-    from beamweaver.engine.state import Result
     from beamweaver.graph.compiled import CompiledGraph
-    from beamweaver.graph.updates import NodeReturn
     from beamweaver.limits import Limits
-    from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
     from beamweaver.runtime.options import CallOptions
 
@@ -278,42 +270,6 @@ def _is_map(answer: dict[Any, Any]) -> bool:
     return bool(answer) and all(isinstance(k, str) and k.startswith("int_") for k in answer)
 
 
-def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) -> Prepared:
-    """An input, checked against the graph and encoded.
-
-    Raises:
-        InvalidUpdate, UnknownChannel: It is no update of this graph.
-        SerializationError: A value cannot be stored.
-    """
-    answer = normalize_input(graph, value)
-    if len({channel for channel, _value, _over in answer.writes}) != len(answer.writes):
-        raise InvalidUpdate("the input gives one key twice; give each key once")
-    return _prepared(hub, codec, answer, "the input")
-
-
-def _prepared(hub: Hub, codec: GraphCodec, answer: NodeReturn, what: str) -> Prepared:
-    """A judged input or update, encoded."""
-    try:
-        result = to_result(codec, answer, what)
-    except SerializationError as error:
-        raise SerializationError(
-            error.message.replace(f"node {what!r}", what), **error.ids
-        ) from error.__cause__
-    digest = hub.codec.digest(input_data(result.writes, result.goto, result.sends))
-    _own_values(result, codec)
-    return Prepared(result.writes, digest, result.goto, result.sends)
-
-
-def _own_values(result: Result, codec: GraphCodec) -> None:
-    """Take values of our own, which the caller cannot change any more."""
-    for write in result.writes:
-        if write.data:
-            write.value = unshared(write.value, codec.copy)
-    for send in result.sends:
-        for key in send.data:
-            send.update[key] = unshared(send.update[key], codec.copy)
-
-
 def _edits(hub: Hub, graph: CompiledGraph, given: object) -> tuple[tuple[Edit, ...], ...]:
     """The updates of each superstep, judged.
 
@@ -344,7 +300,7 @@ def _edits(hub: Hub, graph: CompiledGraph, given: object) -> tuple[tuple[Edit, .
 
 def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate) -> Edit:
     answer = normalize_update(graph, update.as_node, update.values)
-    return Edit(update.as_node, _prepared(hub, hub.codec_of(graph), answer, "the update"))
+    return Edit(update.as_node, encoded(hub, hub.codec_of(graph), answer, "the update"))
 
 
 def _run_id(run_id: object, limits: Limits) -> str:

@@ -13,8 +13,9 @@ from beamweaver.graph.compiled import Guard, NodeSpec
 from beamweaver.graph.guards import call_guard, guard_text, guards_to_ask, judge_guard
 from beamweaver.graph.mutations import state_mutated
 from beamweaver.graph.updates import call_router, normalize_routing
-from beamweaver.runtime.context import Asks, Context, Frame, _current
-from beamweaver.runtime.node import planned
+from beamweaver.runtime.context import Context, _current
+from beamweaver.runtime.frames import Asks, Frame
+from beamweaver.runtime.results import planned
 from beamweaver.runtime.views import changes, give
 from supervisors import TaskActor
 from supervisors.kill import Killed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 
 from beamweaver.checkpoint.entries import Memo
+from beamweaver.engine.ids import call_ordinal
 from beamweaver.errors import InvalidCall, KeyRequired, SerializationError, StepChanged
 from beamweaver.runtime import messages as msg
 
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from beamweaver.engine.effects import Attempt
-    from beamweaver.runtime.context import Body, Frame
+    from beamweaver.runtime.frames import Body, Frame
     from supervisors import Future
 
-__all__ = ["GivenUp", "SubSteps", "check_key", "no_calls", "refuse_inside"]
+__all__ = ["GivenUp", "Opened", "SubSteps", "check_key", "refuse_inside"]
 
 _NAME_LENGTH = 256
-_Ident = tuple[str, int, str | None]
+Ident: TypeAlias = tuple[str, int, str | None]
+Kind: TypeAlias = Literal["step", "call"]
+_SHOWN: Final = {
+    "step": ("steps", "ctx.step({name!r}, fn, …, key=…)"),
+    "call": ("calls of graph", "ctx.call(graph, input, key=…)"),
+}
 
 _HANDLER = "handler:"
 
@@ -39,16 +45,16 @@ class SubSteps:
     attempt: a call that raised gives its number back, so that a loop that tries again finds its result.
     """
 
-    __slots__ = ("_attempt", "_body", "_bytes", "_counts", "_frame", "_known", "_open")
+    __slots__ = ("_bytes", "_counts", "_frame", "_known", "_open", "attempt", "body")
 
     def __init__(self, frame: Frame, attempt: Attempt, body: Body) -> None:
         self._frame = frame
-        self._attempt = attempt
-        self._body = body
-        self._known: dict[_Ident, Memo] = dict(attempt.task.memos or {})
+        self.attempt = attempt
+        self.body = body
+        self._known: dict[Ident, Memo] = dict(attempt.task.memos or {})
         self._bytes = sum(len(memo.value) for memo in self._known.values())
-        self._counts: dict[str, int] = {}
-        self._open: dict[tuple[str, str | None], object] = {}
+        self._counts: dict[tuple[Kind, str], int] = {}
+        self._open: dict[tuple[Kind, str, str | None], object] = {}
 
     # The two ways to run one --------------------------------------------------------------------
 
@@ -56,7 +62,7 @@ class SubSteps:
         """A sub-step of a sync node."""
         if inspect.iscoroutinefunction(fn):
             self._cannot_await(name)
-        with _Open(self, name, key) as ident:
+        with Opened(self, name, key) as ident:
             digest = self._digest(name, args)
             memo = self._recorded(ident, digest)
             if memo is None:
@@ -67,14 +73,14 @@ class SubSteps:
                     self._cannot_await(name)
                 memo, kept = self._note(ident, digest, value)
                 kept.get()
-                self._keep(ident, memo)
+                self.keep(ident, memo)
         return self._value(memo)
 
     async def run_async(
         self, name: str, key: str | None, fn: Callable[..., Any], args: tuple[Any, ...]
     ) -> Any:
         """A sub-step of an async node; a sync function runs on the loop, as if the node called it."""
-        with _Open(self, name, key) as ident:
+        with Opened(self, name, key) as ident:
             digest = self._digest(name, args)
             memo = self._recorded(ident, digest)
             if memo is None:
@@ -84,7 +90,7 @@ class SubSteps:
                         value = await value
                 memo, kept = self._note(ident, digest, value)
                 await kept
-                self._keep(ident, memo)
+                self.keep(ident, memo)
         return self._value(memo)
 
     def _cannot_await(self, name: str) -> NoReturn:
@@ -97,35 +103,39 @@ class SubSteps:
 
     @property
     def _node(self) -> str:
-        return self._attempt.node.name
+        return self.attempt.node.name
 
-    def begin(self, name: str, key: str | None, mark: object) -> _Ident:
-        """Give a sub-step that begins its identity.
+    def begin(self, what: Kind, name: str, key: str | None, mark: object) -> Ident:
+        """Give a sub-step, or a call of a graph, that begins its identity.
 
         Raises:
             InvalidCall: Name or key is unfit, or it begins inside of another sub-step and has no key.
             KeyRequired: Another one of that name runs, and no key tells them apart.
         """
+        several, spelled = _SHOWN[what]
         check_key(name, "the name of a step")
-        check_key(key, f"the key of step {name!r}")
+        check_key(key, f"the key of {what} {name!r}")
         if key is None:
-            refuse_inside(f"ctx.step({name!r}, …)")
-        if self._open.setdefault((name, key), mark) is not mark:
+            refuse_inside(spelled.format(name=name))
+        if self._open.setdefault((what, name, key), mark) is not mark:
             with_key = "" if key is None else f" with the key {key!r}"
             raise KeyRequired(
-                f"node {self._node!r} runs two steps {name!r}{with_key} at once, and only a key tells "
-                "which result is whose: ctx.step(name, fn, …, key=…) with a key of its own for each",
+                f"node {self._node!r} runs two {several} {name!r}{with_key} at once, and only a key tells "
+                f"which result is whose: {spelled.format(name=name)} with a key of its own for each",
                 node=self._node,
             )
         # What the node's error handler does is none of the node's own sub-steps.
-        scoped = name if self._attempt.handles is None else f"{_HANDLER}{name}"
-        return scoped, -1 if key is not None else self._counts.get(name, 0), key
+        scoped = name if self.attempt.handles is None else f"{_HANDLER}{name}"
+        number = None if key is not None else self._counts.get((what, name), 0)
+        if what == "call":
+            return scoped, call_ordinal(number), key
+        return scoped, -1 if number is None else number, key
 
-    def end(self, name: str, key: str | None, *, well: bool) -> None:
-        """A sub-step has ended."""
+    def end(self, what: Kind, name: str, key: str | None, *, well: bool) -> None:
+        """A sub-step or call has ended."""
         if well and key is None:
-            self._counts[name] = self._counts.get(name, 0) + 1
-        self._open.pop((name, key), None)
+            self._counts[what, name] = self._counts.get((what, name), 0) + 1
+        self._open.pop((what, name, key), None)
 
     def _digest(self, name: str, args: tuple[Any, ...]) -> bytes:
         try:
@@ -137,18 +147,26 @@ class SubSteps:
                 **{**error.ids, "node": self._node},
             ) from error.__cause__
 
-    def _recorded(self, ident: _Ident, digest: bytes) -> Memo | None:
+    def recorded(self, ident: Ident) -> Memo | None:
+        """The memo of a sub-step or call, if it ended well before.
+
+        Raises:
+            InvalidCall: It did not, and the task has too many memos for another one.
+        """
+        memo = self._known.get(ident)
+        if memo is None:
+            self._check_room(ident[0], 0)
+        return memo
+
+    def _recorded(self, ident: Ident, digest: bytes) -> Memo | None:
         """The memo of the sub-step, if it ended well before.
 
         Raises:
             StepChanged: It had other arguments.
             InvalidCall: The task has too many memos for another one.
         """
-        memo = self._known.get(ident)
-        if memo is None:
-            self._check_room(ident[0], 0)
-            return None
-        if memo.digest == digest:
+        memo = self.recorded(ident)
+        if memo is None or memo.digest == digest:
             return memo
         name, ordinal, key = ident
         which = f"key {key!r}" if key is not None else f"number {ordinal + 1}"
@@ -176,7 +194,7 @@ class SubSteps:
 
     # After it -----------------------------------------------------------------------------------
 
-    def _note(self, ident: _Ident, digest: bytes, value: Any) -> tuple[Memo, Future[None]]:
+    def _note(self, ident: Ident, digest: bytes, value: Any) -> tuple[Memo, Future[None]]:
         """Send the result to the thread's actor; the future tells when it is kept."""
         name, ordinal, key = ident
         hub = self._frame.hub
@@ -189,14 +207,15 @@ class SubSteps:
         self._check_room(name, len(data))
         if hub.fault is not None:
             hub.reached("step.ran", self._frame.thread_id)
-        if not self._body.live:
+        if not self.body.live:
             raise GivenUp
-        memo = Memo(self._attempt.position, name, ordinal, key, digest, data)
+        memo = Memo(self.attempt.position, name, ordinal, key, digest, data)
         kept = hub.system.future()
-        self._body.tell(msg.Note(self._attempt, memo, kept))
+        self.body.tell(msg.Note(self.attempt, memo, kept))
         return memo, kept
 
-    def _keep(self, ident: _Ident, memo: Memo) -> None:
+    def keep(self, ident: Ident, memo: Memo) -> None:
+        """A memo is in the store."""
         self._known[ident] = memo
         self._bytes += len(memo.value)
         hub = self._frame.hub
@@ -207,21 +226,22 @@ class SubSteps:
         return self._frame.hub.codec.decode(memo.value, f"step {memo.name}")
 
 
-class _Open:
-    """The time in which a sub-step runs."""
+class Opened:
+    """The time in which a sub-step or a call of a graph runs."""
 
-    __slots__ = ("_key", "_name", "_steps")
+    __slots__ = ("_key", "_name", "_steps", "_what")
 
-    def __init__(self, steps: SubSteps, name: str, key: str | None) -> None:
+    def __init__(self, steps: SubSteps, name: str, key: str | None, what: Kind = "step") -> None:
         self._steps = steps
         self._name = name
         self._key = key
+        self._what = what
 
-    def __enter__(self) -> _Ident:
-        return self._steps.begin(self._name, self._key, self)
+    def __enter__(self) -> Ident:
+        return self._steps.begin(self._what, self._name, self._key, self)
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        self._steps.end(self._name, self._key, well=kind is None)
+        self._steps.end(self._what, self._name, self._key, well=kind is None)
 
 
 class _Inside:
@@ -269,13 +289,3 @@ def check_key(key: object, what: str) -> None:
         raise InvalidCall(
             f"{what} is {key!r}; leave out surrogate characters, which no store takes"
         )
-
-
-def no_calls(node: str, graph: object) -> InvalidCall:
-    """The refusal of `ctx.call`."""
-    return InvalidCall(
-        f"node {node!r} called ctx.call({getattr(graph, 'name', graph)!r}, …), which is not supported yet: "
-        "make the graph a node (add_node(name, graph), with a Send for each call), or call it as a thread of "
-        "its own, graph.invoke(…), inside of ctx.step(…)",
-        node=node,
-    )

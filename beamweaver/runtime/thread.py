@@ -123,6 +123,8 @@ class ThreadActor(Hands):
                 self._lost(message.token, message.reason)
             case msg.Note():
                 self._note(message)
+            case msg.Call():
+                self._call(message)
             case msg.Refused():
                 self._refused(message)
             case msg.Claimed():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.effects import Attempt
     from beamweaver.graph.mutations import Watch
     from beamweaver.graph.shapes import Shape
-    from beamweaver.runtime.context import Frame
+    from beamweaver.runtime.frames import Frame
 
 __all__ = ["Given", "changes", "give"]
 

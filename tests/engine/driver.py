@@ -36,7 +36,7 @@ from beamweaver.graph.updates import (
     normalize_input,
 )
 from beamweaver.limits import DEFAULT_LIMITS
-from beamweaver.runtime.node import planned
+from beamweaver.runtime.results import planned
 from tests.engine.driver_parts import (
     HANGS,
     Asks,

@@ -16,7 +16,7 @@ from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, Unkn
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import call_router, normalize_routing
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.node import planned
+from beamweaver.runtime.results import planned
 from beamweaver.types import Command
 
 if TYPE_CHECKING:
@@ -169,7 +169,8 @@ def task_as_data(task: Any, env: TestEnv) -> Any:
     due = (task.failures, task.due_us if task.due_us > env.now_us() + 1 else 0)
     failed = task.failure and (task.failure.code, task.failure.message)
     attempt = task.failure and not task.inner and task.failure.attempt
-    inner = {key: inner_as_data(state, env) for key, state in (task.inner or {}).items()}
+    found = {key: inner_as_data(state, env) for key, state in (task.inner or {}).items()}
+    inner = {key: data for key, data in found.items() if data is not None}
     return plain(task.result), failed, attempt, questions, due, inner
 
 

@@ -251,7 +251,7 @@ class TestItsOwnFailure:
         driver.recover = False
         state = driver.machine.state
         assert state.step.tasks[0].failure.code == "error_handler_failed"
-        again = driver.machine._error()
+        again = driver.machine.error()
         assert (type(again), str(again)) == (ErrorHandlerFailed, str(first))
 
     def test_is_not_tried_again_nor_handled(self):

@@ -73,7 +73,7 @@ class TestProceed:
         driver = four()
         error = driver.fails({})
         driver.crash()
-        again = driver.machine._error()
+        again = driver.machine.error()
         assert [f.node for f in again.failures] == ["b", "d"]
         assert again.interrupts == error.interrupts
         assert driver.resume("yes").state["log"] == ["a:yes", "b", "c", "d"]

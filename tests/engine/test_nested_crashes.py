@@ -6,7 +6,10 @@ import random
 
 import pytest
 
-from tests.engine.generator import plan_of, run_plan
+from beamweaver.graph import Graph
+from beamweaver.types import START, RetryPolicy
+from tests.engine.driver import HANGS, Crashed, Driver
+from tests.engine.generator import State, plan_of, run_plan
 
 FAST, SLOW, DEPTH, DEEP = 24, 60, 2, 3
 
@@ -62,6 +65,32 @@ def test_a_nested_run_that_dies_in_any_order_ends_as_the_clean_one(seed):
     where = f"seed {seed}, order {order}, crash at commit {at}"
     assert crashed.values == clean.values, where
     assert crashed.faults == [], where
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_an_attempt_that_was_cut_off_before_it_stored_anything_leaves_what_it_began_with(at):
+    """The attempt after it goes on with the graph, whose first record is still to be stored."""
+    runs = []
+
+    def slow_at_first(_state):
+        runs.append(1)
+        return HANGS if len(runs) == 1 else {"log": ["one"]}
+
+    child = Graph(State, name="child").add_node("one", slow_at_first).add_edge(START, "one")
+    child.add_node("two", lambda _s: {"log": ["two"]}).add_edge("one", "two")
+    retry = RetryPolicy(max_attempts=2, retry_on="any", initial_delay=0.1)
+    top = Graph(State, name="top").add_node("c", child.compile(), timeout=1.0, retry=retry)
+    driver = Driver(top.add_edge(START, "c").compile(), crash_at=at)
+    driver.checks = True
+    driver.send_invoke({"log": ["in"]})
+    try:
+        driver.run()
+    except Crashed:
+        driver.crash()
+        driver.run()
+    driver.go_on() if driver.status else driver.invoke({"log": ["in"]})
+
+    assert driver.values["log"] == ["in", "one", "two"]
 
 
 def test_the_plans_nest_ask_fail_and_command():

@@ -141,7 +141,7 @@ class TestItsOwnFailure:
         assert error.__notes__ == ["on_failure failed too: RuntimeError: no mail"]
         assert [failure.node for failure in error.failures] == ["a", "on_failure"]
         driver.crash()
-        assert driver.machine._error().__notes__ == error.__notes__
+        assert driver.machine.error().__notes__ == error.__notes__
 
     def test_goes_with_the_next_call(self):
         driver = told_of(Told(RuntimeError("no mail")), a=fails_once("a"))

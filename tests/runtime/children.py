@@ -346,6 +346,64 @@ def step_to_point(pipe, path, survives, nth):
     tell(("state", outcome.state))
 
 
+# Called graphs --------------------------------------------------------------------------------------
+
+CALLED = ["a", "b0", "c", "b1", "c", "d0", "d1", "d0", "d1", "end"]
+
+
+def caller_of(tell: Any) -> Any:
+    """A node, one that calls a graph twice, one that calls two at once, and a node; `CALLED` is its log.
+
+    Tells `("ran", step)` at the end of a sub-step's function, and `("kept", step)` when `ctx.step` returned.
+    """
+
+    def once(step):
+        def node(state, ctx):
+            at = f"{step}{state['n']}" if "n" in state else step
+            where = "/".join([*ctx.namespace, at])
+
+            def work():
+                tell(("ran", where))
+                return at
+
+            found = ctx.step("work", work)
+            tell(("kept", where))
+            return {"log": [found]}
+
+        return node
+
+    child = line("child", b=once("b"), c=lambda _state: {"log": ["c"]}).compile()
+    other = Graph(Log, name="other").add_node("d", once("d")).add_edge(START, "d")
+    other = other.add_node("again", lambda state: {"n": state["n"] + 1}).add_edge("d", "again")
+    other = other.add_edge("again", "d", max_runs=1).compile()
+
+    def calls(_state, ctx):
+        return {"log": [x for n in range(2) for x in ctx.call(child, {"n": n})["log"]]}
+
+    async def gathers(_state, ctx):
+        made = [ctx.call(other, {"n": 0}, key=str(n)) for n in range(2)]
+        return {"log": [x for each in await asyncio.gather(*made) for x in each["log"]]}
+
+    return line("caller", a=once("a"), calls=calls, gathers=gathers, end=once("end")).compile()
+
+
+def call_to_point(pipe, path, survives, nth):
+    """Run or go on with the graph that calls graphs, and be killed at the n-th fault point reached."""
+    lock = threading.Lock()
+
+    def tell(what):
+        with lock:
+            pipe.send(what)
+
+    killer = Killer(nth)
+    store = store_at(path, survives)
+    with Runtime(store, graphs=[caller_of(tell)], fault=killer) as runtime:
+        store.faults = killer
+        outcome = runtime.thread("t").ask(Invoke({}, run_id="R"), timeout=PATIENCE)
+        store.faults = lambda _point: None
+    tell(("state", outcome.state))
+
+
 # Sleeps -------------------------------------------------------------------------------------------
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from beamweaver import START, Graph
-from beamweaver.errors import InvalidCall, NodeFailed
+from beamweaver.errors import NodeFailed
 from beamweaver.types import Completed, Interrupted
 from supervisors.testing import eventually
-from tests.runtime.kit import Caller, Counted, Log, line, star, wrote
+from tests.runtime.kit import Caller, Counted, line, star, wrote
 
 
 def boom(_state):
@@ -128,17 +127,3 @@ def test_a_sleep_inside_is_a_sleep_of_the_thread(place):
 
     assert task.state == "sleeping"
     assert a.runs == 1
-
-
-def test_a_call_of_a_graph_inside_of_a_node_is_refused_with_a_cure(memory):
-    child = line("child", a=wrote("a")).compile()
-
-    def calls(_state, ctx):
-        return ctx.call(child, {})
-
-    graph = Graph(Log, name="top").add_node("calls", calls).add_edge(START, "calls")
-    with graph.compile(checkpointer=memory) as app, pytest.raises(NodeFailed) as caught:
-        app.invoke({}, thread_id="t")
-
-    assert isinstance(caught.value.__cause__, InvalidCall)
-    assert "make the graph a node" in str(caught.value)
