@@ -183,7 +183,7 @@ class Admissions(Continuations):
         merged = self._merge_input()
         writes = self.encoded(merged, state)
         following = plan(self.graph, state, routes)
-        self.check_size(following)
+        self.check_size(following, merged.values)
         paused = pause(breaks_of(self.graph, call.options), (), following.tasks)
         status: StatusName = "running" if following.tasks else "complete"
         row = self._admitted_row(call, status if paused is None else "waiting")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
-from beamweaver.engine.kept import is_kept, kept_of
+from beamweaver.engine.kept import is_kept, kept_of, moved
 from beamweaver.engine.kept import stored as kept_channels
 from beamweaver.errors import BeamWeaverError, InvalidUpdate, MigrationFailed
 from beamweaver.graph._text import described
@@ -79,10 +79,9 @@ class Changing:
         """What persistent subgraphs keep, by the new names of the nodes that they are."""
         found: dict[str, bytes] = {}
         for place, data in kept.items():
-            node, colon, rest = place.partition(":")
-            new = self.names.node(node)
+            new = moved(place, self.names.node)
             if new is not None:
-                found[f"{new}{colon}{rest}"] = data
+                found[new] = data
         return found
 
     def update(self, rows: tuple[WriteRow, ...]) -> tuple[WriteRow, ...]:

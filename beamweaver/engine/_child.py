@@ -90,6 +90,8 @@ class Child(Callers):
             state.seq = 1
             tasks = task_rows(state.step.tasks)
             noted = {"digest": state.digest} if state.digest else {}
+            if state.part:
+                noted["part"] = state.part.encode()
             checkpoint = Checkpoint(
                 0, "input", "", -1, {}, None, tasks, 0, {}, 0, "", metadata=noted
             )

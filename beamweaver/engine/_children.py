@@ -15,18 +15,20 @@ from beamweaver.engine._inside import begun, end_of, start_values
 from beamweaver.engine._steps import Steps
 from beamweaver.engine.effects import DropTimer, SetTimer
 from beamweaver.engine.failures import describe
-from beamweaver.engine.kept import place_of, stored
+from beamweaver.engine.kept import part_of, place_of, stored
 from beamweaver.engine.nested import cause_of
 from beamweaver.engine.rereading import reread_inner
 from beamweaver.errors import BeamWeaverError, ConcurrentSubgraph
+from beamweaver.graph._text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from beamweaver.engine._child import Child
     from beamweaver.engine.effects import Attempt, Effect
     from beamweaver.engine.plan import Next
     from beamweaver.engine.state import RunState, Task
+    from beamweaver.graph.specs import NodeSpec
 
 __all__ = ["Children", "Handed"]
 
@@ -201,7 +203,7 @@ class Children(Steps):
         env = self.env.inside(node.subgraph)
         try:
             state = begun(self.state, attempt, self.graph, env)
-        except BeamWeaverError as error:
+        except Exception as error:  # noqa: BLE001 - key= of a persistent graph is user code
             failure = describe(error, node.name, attempt.task_id, attempt.number)
             self.failed(attempt, failure)
             return
@@ -276,23 +278,37 @@ class Children(Steps):
 
     # What persistent subgraphs keep ---------------------------------------------------------------
 
-    def check_size(self, following: Next) -> None:
+    def check_size(self, following: Next, values: Mapping[str, Any]) -> None:
         """Judge the tasks of the next step together.
+
+        Args:
+            following: The step.
+            values: The state before it.
 
         Raises:
             InvalidUpdate: There are more than the limit.
             ConcurrentSubgraph: Two would run in one persistent subgraph.
         """
-        super().check_size(following)
+        super().check_size(following, values)
         if not self.family:
             return
         places: set[str] = set()
         for task in following.tasks:
-            if self.graph.nodes[task.node].persistent:
-                place = place_of(task)
-                if place in places:
-                    raise _concurrent(task.node)
+            node = self.graph.nodes[task.node]
+            place = self._place_of(task, node, values) if node.persistent else None
+            if place in places:
+                raise _concurrent(node)
+            if place is not None:
                 places.add(place)
+
+    def _place_of(self, task: Task, node: NodeSpec, values: Mapping[str, Any]) -> str | None:
+        """Where a task of the next step will keep its state; None if that fails it when it starts."""
+        view = values if task.update is None else {**values, **task.update}
+        try:
+            part = part_of(node, self.graph, view)
+        except Exception:  # noqa: BLE001 - key= is user code; what it raises fails the task
+            return None
+        return place_of(task.node, part)
 
     def keep(self, writes: dict[str, bytes], state: RunState) -> None:
         """Let the step that is about to be committed bring what its subgraphs keep.
@@ -304,7 +320,7 @@ class Children(Steps):
         for task in state.step.tasks:
             for place, data in ((task.result and task.result.kept) or {}).items():
                 if place in found:
-                    raise _concurrent(task.node)
+                    raise _concurrent(self.graph.nodes[task.node])
                 found[place] = data
         if found:
             state.kept = {**(state.kept or {}), **found}
@@ -331,9 +347,14 @@ class Children(Steps):
             child.forget_view()
 
 
-def _concurrent(node: str) -> ConcurrentSubgraph:
+def _concurrent(node: NodeSpec) -> ConcurrentSubgraph:
+    cure = (
+        "give add_node(…, key=…) what tells their states apart"
+        if node.key is None
+        else f"their key= is the same ({shown(node.key)})"
+    )
     return ConcurrentSubgraph(
-        f"two tasks of {node!r} run in one persistent subgraph at once, so what one of them keeps would be "
-        "lost: send to it in steps that follow one another, or let it not be persistent",
-        node=node,
+        f"two tasks of {node.name!r} run in one persistent subgraph at once, so what one of them keeps would "
+        f"be lost: {cure}, or send to it in steps that follow one another, or let it not be persistent",
+        node=node.name,
     )

@@ -302,7 +302,7 @@ class Editing:
         if END in nodes:
             draft.deferred = ()
         following = plan(graph, draft, routes)
-        self._machine.check_size(following)
+        self._machine.check_size(following, merged.values)
         writes = self._machine.encoded(merged, draft)
         if self._machine.family:
             self._machine.keep(writes, draft)

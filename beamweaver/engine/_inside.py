@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.engine.kept import kept_inside, kept_outside, packed, place_of, unpacked
+from beamweaver.engine.kept import kept_inside, kept_outside, packed, part_of, place_of, unpacked
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.state import InnerState, OpenStep, Result, Task, Write
 from beamweaver.graph.subgraphs import entering, leaving
@@ -32,7 +32,9 @@ def begun(around: RunState, attempt: Attempt, outer: CompiledGraph, env: Env) ->
         env: Of the graph.
 
     Raises:
-        InvalidUpdate: A value that the graph is to begin with is of another type than it declares.
+        InvalidUpdate: A value that the graph is to begin with is of another type than it declares, or the
+            key of a persistent one is unfit.
+        Exception: Whatever the function raised that gives that key.
         DeserializationError: What a persistent one kept cannot be read back.
     """
     task, node = attempt.task, attempt.node
@@ -42,7 +44,8 @@ def begun(around: RunState, attempt: Attempt, outer: CompiledGraph, env: Env) ->
     if known is not None:
         bring_unstored(known, attempt.view)
         return known
-    state = InnerState(around, task, "", graph, outer)
+    part = part_of(node, outer, attempt.view) if node.persistent else ""
+    state = InnerState(around, task, "", graph, outer, part)
     start_values(state, around, task, attempt.view, env.around)
     if outer.open:
         _check(graph, state.start, node.name)
@@ -71,7 +74,7 @@ def start_values(
     graph, outer = state.graph, state.outer
     kept = None
     if around.kept is not None and outer.nodes[task.node].persistent:
-        kept = around.kept.get(place_of(task))
+        kept = around.kept.get(place_of(task.node, state.part))
     own = {} if kept is None else unpacked(kept, env.inside(graph))
     if outer.managed:
         computed = {channel.name for channel in outer.managed}
@@ -140,7 +143,7 @@ def end_of(
 
 def _kept(state: InnerState, attempt: Attempt, env: Env) -> dict[str, bytes] | None:
     """What is new of what persistent graphs keep, in the terms of the graph around."""
-    place = place_of(attempt.task)
+    place = place_of(attempt.task.node, state.part)
     found: dict[str, bytes] = {}
     if attempt.node.persistent:
         found[place] = packed(state.values, env.inside(state.graph))

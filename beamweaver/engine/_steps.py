@@ -30,6 +30,8 @@ from beamweaver.events import StepCommitted
 from beamweaver.types import START, Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.checkpoint.records import DeltaRow, RunRow, ThreadRow
     from beamweaver.engine.growth import Growth
@@ -225,7 +227,7 @@ class Steps(Dozing):
             writes = self.encoded(merged, state)
             following = self.planned(routes)
             if len(following.tasks) > 1 or following.deferred:
-                self.check_size(following)
+                self.check_size(following, merged.values)
             if self.family:
                 self.keep(writes, state)
         except (InvalidUpdate, ReducerFailed, ConcurrentSubgraph) as error:
@@ -401,8 +403,12 @@ class Steps(Dozing):
                 changed.pop(name, None)
         return changed  # type: ignore[return-value] # every None was just replaced
 
-    def check_size(self, following: Next) -> None:
+    def check_size(self, following: Next, _values: Mapping[str, Any]) -> None:
         """Judge the number of tasks of the next step, and of those that wait for their turn.
+
+        Args:
+            following: The step, and what waits.
+            _values: The state before it.
 
         Raises:
             InvalidUpdate: There are more than the limit.

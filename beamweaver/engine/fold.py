@@ -165,11 +165,14 @@ def _apply_inner(state: RunState, entry: Inner, env: Env) -> None:
         graph = node.subgraph
         within = env.inside(graph)
     task.awake()
+    record = decode_record(entry.data)
     if known is None:
-        known = InnerState(state, task, entry.key, graph, env.graph)
+        noted = {} if record.checkpoint is None else record.checkpoint.metadata
+        part = noted.get("part", b"").decode()
+        known = InnerState(state, task, entry.key, graph, env.graph, part)
         known.unread = isinstance(within, Unread)
         task.inner = {**(task.inner or {}), entry.key: known}
-    inner, record = known, decode_record(entry.data)
+    inner = known
     if record.checkpoint is not None:
         _apply_checkpoint(inner, record, entry, within)
     _apply(inner, record.entries, within)

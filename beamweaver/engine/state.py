@@ -393,6 +393,7 @@ class InnerState(RunState):
         start: The values that it began with.
         written: The keys that its nodes wrote.
         key: `""` for the graph that the node is, else that of the call.
+        part: Of a persistent one with `key=`: which of its states it goes on with.
         digest: Of a call's input.
         opening: Its first record, while nothing follows it that must be durable.
         unread: Whether its graph is not known here yet, as that of a call is before its caller runs again:
@@ -407,18 +408,27 @@ class InnerState(RunState):
         "key",
         "opening",
         "outer",
+        "part",
         "start",
         "unread",
         "written",
     )
 
     def __init__(
-        self, around: RunState, task: Task, key: str, graph: CompiledGraph, outer: CompiledGraph
+        self,
+        around: RunState,
+        task: Task,
+        key: str,
+        graph: CompiledGraph,
+        outer: CompiledGraph,
+        part: str = "",
     ) -> None:
         super().__init__(around.thread_id)
         self.branch = around.branch
         self._namespace = f"{around.id_of(task)}:{key}" if key else around.id_of(task)
-        self._names = (*around.names, f"{task.node}:{key}" if key else task.node)
+        which = key or part
+        self._names = (*around.names, f"{task.node}:{which}" if which else task.node)
+        self.part = part
         self.graph = graph
         self.outer = outer
         self.key = key
@@ -426,7 +436,7 @@ class InnerState(RunState):
         self.opening: Record | None = None
         self.unread = False
         # What persistent graphs keep inside of a call lasts as long as the call.
-        self.kept = None if key else kept_inside(around.kept, place_of(task))
+        self.kept = None if key else kept_inside(around.kept, place_of(task.node, part))
         self.start: Mapping[str, Any] = {}
         self.written: set[str] = set()
 
@@ -437,7 +447,7 @@ class InnerState(RunState):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The nodes around it, the outermost first; a call's key follows its node after a colon."""
+        """The nodes around it, the outermost first; a key of a call or of `key=` follows after a colon."""
         return self._names
 
     @property

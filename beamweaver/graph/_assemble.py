@@ -152,6 +152,7 @@ def _nodes(declared: Declared) -> dict[str, NodeSpec]:
             inputs=node.inputs,
             subgraph=node.subgraph,
             persistent=node.persistent,
+            key=node.key,
             metadata=node.metadata,
             destinations=node.destinations,
             place=node.place,

@@ -36,6 +36,7 @@ class DeclaredNode(msgspec.Struct, frozen=True, kw_only=True):
     inputs: Mapping[str, Channel] | None = None
     subgraph: CompiledGraph | None = None
     persistent: bool = False
+    key: str | Callable[[Any], object] | None = None
     isolation: str | None = None
     cache: Any = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutinefunction
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -52,6 +53,7 @@ def node_options(given: Mapping[str, Any], what: str) -> dict[str, Any]:
         "place": place(),
         "defer": arguments.flag(given.get("defer", False), "defer", what),
         "persistent": arguments.flag(given.get("persistent", False), "persistent", what),
+        "key": given.get("key"),
         "isolation": arguments.isolation_option(given.get("isolation"), what),
         "shape": shape,
         "inputs": inputs,
@@ -60,6 +62,13 @@ def node_options(given: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 def subgraph_fault(graph: CompiledGraph | None, options: Mapping[str, Any]) -> str | None:
     """Why options do not fit a node's kind, or None."""
+    key = options["key"]
+    if key is not None and not options["persistent"]:
+        return "key= tells the states of a persistent graph apart; give persistent=True too, or leave it out"
+    if key is not None and not isinstance(key, str) and not callable(key):
+        return f"key is {key!r}; give the name of a key of the state, or a function of the state"
+    if iscoroutinefunction(key):
+        return f"key is {key!r}, which is async; give a sync, quick function of the state"
     if graph is None:
         return (
             "persistent=True is for a compiled graph as a node; leave it out"

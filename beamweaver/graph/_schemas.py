@@ -101,7 +101,13 @@ def _subgraph(node: DeclaredNode, declared: Declared) -> Iterator[str]:
     if not shared:
         yield (
             f"{what} and {declared.shape.name} have no key in common, so nothing goes in and nothing comes "
-            f"back. Its keys: {listed(keys)}; give one of them to both, or call it inside of a node"
+            f"back. Its keys: {listed(keys)}; give one of them to both, or call it "
+            "inside of a node: ctx.call(graph, input)"
+        )
+    if isinstance(node.key, str) and node.key not in {*declared.channels, *into}:
+        yield (
+            f"{what} is persistent by the key {node.key!r}, which {declared.shape.name} lacks."
+            f"{nearest(node.key, declared.channels)} Add it, or give key= a function of the state"
         )
     for key in sorted(child.required):
         if key not in declared.channels:

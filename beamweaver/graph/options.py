@@ -46,6 +46,8 @@ class NodeOptions(NodeDefaults, total=False):
         input_schema: The form in which this node sees the state: only these keys, and those that only a
             `Send` brings.
         persistent: Whether a subgraph keeps its state over runs.
+        key: Which of several states a persistent subgraph goes on with: the name of a key of the state, or a
+            sync, quick function of the state that the task sees. It gives a text or an int.
         isolation: Not supported yet.
     """
 
@@ -54,6 +56,7 @@ class NodeOptions(NodeDefaults, total=False):
     defer: bool
     input_schema: Any
     persistent: bool
+    key: str | Callable[[Any], str | int] | None
     isolation: str | None
 
 

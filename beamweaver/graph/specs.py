@@ -63,6 +63,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
         inputs: The keys of its own input schema; None if it sees the whole state.
         subgraph: The graph that it is, or None for a function.
         persistent: Whether a subgraph keeps its state over runs.
+        key: What tells its states apart: a key of the state, or a function of it.
     """
 
     name: str
@@ -81,6 +82,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
     inputs: Mapping[str, Channel] | None = None
     subgraph: CompiledGraph | None = None
     persistent: bool = False
+    key: str | Callable[[Any], object] | None = None
     idle: float | None = None
 
     @property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from beamweaver.engine.kept import unpacked
+from beamweaver.engine.kept import place_at, unpacked
 from beamweaver.engine.state import InnerState
 from beamweaver.errors import InvalidCall
 from beamweaver.graph._text import listed, nearest
@@ -35,7 +35,7 @@ def check_namespace(graph: CompiledGraph, namespace: Sequence[str]) -> tuple[str
             f"namespace is {namespace!r}; give a tuple of nodes, the outermost first, such as ('child',)"
         )
     for name in namespace:
-        node = graph.nodes.get(name)
+        node = graph.nodes.get(name.partition(":")[0])
         if node is None or node.subgraph is None:
             known = [each.name for each in graph.nodes.values() if each.subgraph is not None]
             raise InvalidCall(
@@ -60,11 +60,11 @@ def inner_at(
     found = _find(state, namespace)
     if found is not None:
         return _inner_state(outer, found)
-    data = (state.kept or {}).get(":".join(namespace))
+    data = (state.kept or {}).get(place_at(namespace))
     if data is None:
         return None
     for name in namespace:
-        subgraph = env.graph.nodes[name].subgraph
+        subgraph = env.graph.nodes[name.partition(":")[0]].subgraph
         assert subgraph is not None, "the namespace was checked"
         env = env.inside(subgraph)
     return msgspec.structs.replace(
@@ -82,7 +82,9 @@ def _find(state: RunState, namespace: tuple[str, ...]) -> InnerState | None:
     if not namespace:
         return state if isinstance(state, InnerState) else None
     for task in state.step.tasks:
-        inner = (task.inner or {}).get("") if task.node == namespace[0] else None
+        inner = (task.inner or {}).get("")
+        if inner is not None and inner.names[-1] != namespace[0]:
+            inner = None
         found = None if inner is None else _find(inner, namespace[1:])
         if found is not None:
             return found

@@ -95,7 +95,7 @@ FAULTS = {
         lambda: child(Other).compile(),
         (
             "graph 'inner' and Parent have no key in common, so nothing goes in and nothing comes back. Its "
-            "keys: 'text'; give one of them to both, or call it inside of a node"
+            "keys: 'text'; give one of them to both, or call it inside of a node: ctx.call(graph, input)"
         ),
     ),
     "a key of another type": (
