@@ -142,6 +142,18 @@ class PoolScheduler:
         else:
             self.submit(item, worker)
 
+    def follow(self, item: Runnable, worker: Worker, /) -> None:
+        """Run `item`, with which the turn of `worker` ends, if nothing else waits for a worker."""
+        if (
+            type(worker) is PoolWorker
+            and worker.scheduler is self
+            and not (self.hi or self.lo or self.idle or worker.slot or worker.blocked)
+        ):
+            worker.tick += 1
+            item.turn(worker)
+        else:
+            self.submit_lazy(item, worker)
+
     def _enqueue(self, item: Runnable) -> None:
         if self.closed:
             self._check_fork(item)

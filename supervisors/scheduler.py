@@ -168,6 +168,10 @@ class Scheduler(Protocol):
         """Make `item` runnable behind everything that waits."""
         ...
 
+    def follow(self, item: Runnable, worker: Worker, /) -> None:
+        """Make `item` runnable as the last thing that a turn of `worker` does; or run it at once."""
+        ...
+
     def quiet(self, worker: Worker, /) -> bool:
         """Tell whether nothing waits for a worker."""
         ...

@@ -101,7 +101,7 @@ class TaskActor(Actor, Job):
         if returned:  # as `put_lazy`, without its call
             owner.q.append(TaskDone(self.token, outcome))
             if owner.busy.acquire(False):
-                owner.scheduler.submit_lazy(owner, worker)
+                owner.scheduler.follow(owner, worker)
         elif returned is None:
             self._end(worker)
         else:

@@ -95,7 +95,7 @@ class ThreadScheduler:
             host.busy = True
             host.lock.release()
 
-    submit_lazy = submit
+    submit_lazy = follow = submit
 
     def _host(self, item: Runnable) -> None:
         if len(self._threads) >= self.max_workers:

@@ -287,7 +287,8 @@ class Attempts(Handling):
     def _start(self, task: Task) -> None:
         state = self.state
         node = self.graph.nodes[task.node]
-        if task.handling is not None:
+        handling = task.handling
+        if handling is not None:
             node = self.handler_of(task, node)
         if not task.first_us:
             task.first_us = self.env.now_us()
@@ -296,8 +297,15 @@ class Attempts(Handling):
         timeout, idle = task.timeout, task.idle
         if timeout is None and idle is None:
             timeout, idle = node.timeout, node.idle
-        owner: Any = self  # no `cast`, which is a call
-        attempt = Attempt(task, node, state.branch, state.step.number, view, timeout, idle, owner)
+        me: Any = self  # no `cast`, which is a call
+        step, place, tries, first = (
+            state.step.number, task.position, task.failures + 1, task.first_us,
+        )  # fmt: skip
+        attempt = Attempt(
+            task, node, state.branch, step, view, timeout, idle, me, place, tries, first
+        )
+        if handling is not None:
+            attempt.handle(handling)
         self.running[task.position] = attempt
         if node.is_async:
             self._async_running += 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.state import Question, Task
     from beamweaver.events import Event
     from beamweaver.graph.compiled import NodeSpec
-    from beamweaver.types import Outcome
+    from beamweaver.types import Failure, Outcome
 
 __all__ = [
     "Admitted",
@@ -42,68 +42,59 @@ __all__ = [
 ]
 
 
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """One try of a task; it is its own token: a result of any other attempt is refused.
 
     `view` has the values that the node sees, which it shares with others; what runs the attempt puts the
     node's own form of them in its place: a new dict or instance. `owner` is the machine that hears of it,
     `child` that of the graph that its node is.
+
+    Attributes:
+        id: The task's id, once somebody asked.
+        timer: The key of the timer that ends it, while one is set.
+        idle_timer: The key of the timer that looks whether it gave a sign of life.
+        beat_at: When it gave the last sign of life, on the env's clock: set by its body.
+        handles: The failure that it handles, of an error handler.
     """
 
-    __slots__ = (
-        "_id",
-        "beat_at",
-        "branch",
-        "child",
-        "first_us",
-        "handles",
-        "idle",
-        "idle_timer",
-        "node",
-        "number",
-        "owner",
-        "position",
-        "step",
-        "task",
-        "timeout",
-        "timer",
-        "view",
-    )
+    task: Task
+    node: NodeSpec
+    branch: str
+    step: int
+    view: Any
+    timeout: float | None
+    idle: float | None
+    owner: Children | None
+    position: int
+    number: int
+    first_us: int
+    handles: Failure | None = None
+    child: Child | None = None
+    id: str | None = None
+    timer: tuple[str, int, int] | None = None
+    idle_timer: tuple[str, int, int] | None = None
+    beat_at: float = 0.0
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         task: Task,
         node: NodeSpec,
         branch: str,
         step: int,
         view: Any,
         timeout: float | None,
-        idle: float | None = None,
-        owner: Children | None = None,
-    ) -> None:
-        self.owner = owner
-        self.child: Child | None = None
-        self.task = task
-        self.node = node
-        self.branch = branch
-        self._id: str | None = None
-        self.step = step
-        self.position = task.position
-        self.number = task.failures + 1
-        self.view = view
-        self.timeout = timeout
-        self.timer: tuple[str, int, int] | None = None
-        """The key of the timer that ends it, while one is set."""
-        self.idle = idle
-        self.idle_timer: tuple[str, int, int] | None = None
-        """The key of the timer that looks whether it gave a sign of life."""
-        self.beat_at = 0.0
-        """When it gave the last sign of life, on the env's clock; its body sets it, the machine reads it."""
-        self.first_us = task.first_us
-        self.handles = task.handling
-        """The failure that it handles, of an error handler."""
-        if self.handles is not None:
-            self.number = self.handles.attempt
+    ) -> Attempt:
+        """One without an idle timeout; whoever starts it is its owner."""
+        tries, first = task.failures + 1, task.first_us
+        made = cls(task, node, branch, step, view, timeout, None, None, task.position, tries, first)
+        if task.handling is not None:
+            made.handle(task.handling)
+        return made
+
+    def handle(self, failure: Failure) -> None:
+        """It is one of the error handler, for this failure."""
+        self.handles, self.number = failure, failure.attempt
 
     @property
     def questions(self) -> Sequence[Question]:
@@ -113,11 +104,11 @@ class Attempt:
     @property
     def task_id(self) -> str:
         """The task's id; worked out only when somebody asks."""
-        if self._id is None:
+        if self.id is None:
             namespace = "" if self.owner is None else self.owner.state.namespace
             path = self.task.path
-            self._id = self.task.id or task_id(self.branch, namespace, self.step, path)
-        return self._id
+            self.id = self.task.id or task_id(self.branch, namespace, self.step, path)
+        return self.id
 
     def beat(self, now: float) -> None:
         """It lives, and so does all around it."""

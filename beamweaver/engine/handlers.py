@@ -102,7 +102,7 @@ def on_failure_attempt(
     path = f"__{ON_FAILURE}__:{step.era}"
     task.id = task_id(state.branch, state.namespace, step.number, path)
     view = dict(head_values(graph, state.values, step)[0])
-    return Attempt(task, spec, state.branch, step.number, view, timeout)
+    return Attempt.of(task, spec, state.branch, step.number, view, timeout)
 
 
 def no_result(handler: Handler) -> InvalidUpdate:

@@ -1,4 +1,4 @@
-"""Refusals of calls that several places make."""
+"""Refusals that several places make, and long ones."""
 
 from __future__ import annotations
 

@@ -255,26 +255,31 @@ class Task(msgspec.Struct, eq=False):
             self.due_us = 0
 
 
-class OpenStep:
-    """The step that is not committed yet."""
+class OpenStep(msgspec.Struct, eq=False):
+    """The step that is not committed yet.
 
-    __slots__ = ("amendments", "era", "failing", "failure", "number", "paused", "tasks", "unheard")
+    Attributes:
+        failure: Why the step as a whole stopped: merge, router, timeout or limit.
+        failing: Whether the run has failed, and `on_failure` is told before it stops.
+        unheard: How `on_failure` failed.
+        paused: The breakpoints before it at which the run stands.
+    """
 
-    def __init__(self, number: int, tasks: list[Task]) -> None:
-        self.number = number
-        self.tasks = tasks
-        for position, task in enumerate(tasks):
-            task.position = position
-        self.era = 0
-        self.amendments: list[Amendment] = []
-        self.failure: Failure | None = None
-        """Why the step as a whole stopped: merge, router, timeout or limit."""
-        self.failing = False
-        """Whether the run has failed, and `on_failure` is told before it stops."""
-        self.unheard: Failure | None = None
-        """How `on_failure` failed."""
-        self.paused: Paused | None = None
-        """The breakpoints before it at which the run stands."""
+    number: int
+    tasks: list[Task]
+    era: int = 0
+    amendments: list[Amendment] = []
+    failure: Failure | None = None
+    failing: bool = False
+    unheard: Failure | None = None
+    paused: Paused | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.tasks) > 1:
+            for position, task in enumerate(self.tasks):
+                task.position = position
+        elif self.tasks:
+            self.tasks[0].position = 0
 
     @property
     def asks(self) -> bool:

@@ -113,15 +113,15 @@ class Routing:
         transition, node = self._transition, self._frame.graph.nodes.get(exit_.task.node)
         # They see the whole state, in the form of the graph's own schema.
         seer = NodeSpec(name=self._node, index=-1 if node is None else node.index, fn=_no_body)
-        attempt = Attempt(
+        attempt = Attempt.of(
             exit_.task,
             seer,
             transition.branch,
             transition.step,
             transition.view,
             transition.timeout,
-            owner=transition.owner,
         )
+        attempt.owner = transition.owner
         context = Context(self._frame, attempt)
         given = give(self._frame, attempt)
         _current.set(context)

@@ -95,7 +95,7 @@ class DeterministicScheduler:
         else:
             self._runnable.append(item)
 
-    submit_lazy = submit
+    submit_lazy = follow = submit
 
     def quiet(self, worker: Worker, /) -> bool:
         """Tell whether nothing is runnable; now and then deny it, to try the other way."""
