@@ -287,8 +287,7 @@ class Attempts(Handling):
     def _start(self, task: Task) -> None:
         state = self.state
         node = self.graph.nodes[task.node]
-        handling = task.handling
-        if handling is not None:
+        if task.handling is not None:
             node = self.handler_of(task, node)
         if not task.first_us:
             task.first_us = self.env.now_us()
@@ -304,8 +303,8 @@ class Attempts(Handling):
         attempt = Attempt(
             task, node, state.branch, step, view, timeout, idle, me, place, tries, first
         )
-        if handling is not None:
-            attempt.handle(handling)
+        if task.handling is not None:
+            attempt.handle(task.handling)
         self.running[task.position] = attempt
         if node.is_async:
             self._async_running += 1
