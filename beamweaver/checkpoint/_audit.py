@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from beamweaver.checkpoint._edits import AWAKE, due_of
 from beamweaver.checkpoint._layout import (
     APPLICATION,
+    ASLEEP,
+    DUE,
+    DUE_SINCE,
     ENDS,
     EPOCH,
     FORMAT_VERSION,
@@ -22,6 +26,8 @@ from beamweaver.checkpoint._layout import (
     ROWS,
     STATUS_CODES,
     STATUSES,
+    due_key,
+    key_of_thread,
     read_number,
     unseal,
 )
@@ -47,10 +53,11 @@ _KINDS: Final[dict[bytes, Any]] = {
     KEYS: msgspec.msgpack.Decoder(MessageKey),
     KEY_ORDER: msgspec.msgpack.Decoder(tuple[str, str]),
     STATUSES: None,
+    DUE: None,
     JOBS: None,
 }
 _metas: Final = msgspec.msgpack.Decoder(Meta)
-_epochs: Final = msgspec.msgpack.Decoder(int)
+_numbers: Final = msgspec.msgpack.Decoder(int)
 Finding = tuple[bytes, str]
 
 
@@ -67,6 +74,8 @@ class Audit:
         self._with_records: set[bytes] = set()
         self._others: dict[bytes, bytes] = {}
         self._status: dict[bytes, bytes] = {}
+        self._due: dict[bytes, bytes] = {}
+        self._version = 0
         self._rows: set[bytes] = set()
         self._singles: set[bytes] = set()
 
@@ -79,7 +88,7 @@ class Audit:
         self.keys += 1
         if key[:1] == b"\x00":
             self._singles.add(key)
-            yield from _single(key, value, reason)
+            yield from self._single(key, value, reason)
             return
         kind, tid = key[:1], _tid(key)
         if kind not in _KINDS or not tid:
@@ -105,6 +114,8 @@ class Audit:
             self._jobs.add(tid)
         elif kind == STATUSES:
             self._status[tid] = key
+        elif kind == DUE:
+            self._due[tid] = key
         elif kind == RECORDS:
             self._with_records.add(tid)
         elif kind == ROWS:
@@ -126,6 +137,7 @@ class Audit:
             wanted = STATUSES + STATUS_CODES[item.status] + tid
             if indexed != wanted and not self._gap(wanted):
                 yield key, f"its status {item.status!r} is not in the index of statuses"
+            yield from self._due_fits(key, tid, item)
         elif kind == INBOX and item is not None and item.number != read_number(key):
             yield key, f"it is message {item.number}"
         elif kind == KEYS and item is not None and key != KEYS + tid + item.key.encode():
@@ -140,36 +152,45 @@ class Audit:
                 yield ROWS + tid, "the thread has no records"
         owners = self._rows | self._jobs
         orphans = {tid: RECORDS + tid for tid in self._with_records}
-        for tid, key in {**self._status, **self._others, **orphans}.items():
+        for tid, key in {**self._due, **self._status, **self._others, **orphans}.items():
             if tid not in owners and not self._gap(ROWS + tid):
                 yield key, "there is no thread of that id"
+
+    def _due_fits(self, key: bytes, tid: bytes, row: ThreadRow) -> Iterator[Finding]:
+        """The index of due times has what sleeps, and nothing else."""
+        due, indexed = due_of(row), self._due.get(tid)
+        wanted = None if due == AWAKE else due_key(due, tid)
+        if wanted is not None and indexed != wanted and self._version >= DUE_SINCE:
+            if not self._gap(wanted):
+                yield key, "it sleeps, and its due time is not in the index of due times"
+        elif wanted is None and indexed is not None:
+            yield indexed, "the thread does not sleep"
+
+    def _single(self, key: bytes, value: bytes, reason: str) -> Iterator[Finding]:
+        """The keys of the store itself."""
+        if key not in (META, EPOCH, ASLEEP):
+            yield key, "no version of beamweaver writes such a key"
+            return
+        try:
+            payload = unseal(key, value)
+            if key != META:
+                _numbers.decode(payload)
+                return
+            meta = _metas.decode(payload)
+        except (CorruptRecord, msgspec.DecodeError) as error:
+            yield key, reason or str(error)
+            return
+        self._version = meta.version
+        if meta.application != APPLICATION or meta.version > FORMAT_VERSION:
+            yield key, f"the store is of {meta.application!r}, format {meta.version}"
 
     def _gap(self, key: bytes) -> bool:
         return any(start <= key and (stop is None or key < stop) for start, stop in self._gaps)
 
 
 def _tid(key: bytes) -> bytes:
-    rest = key[2:] if key[:1] == STATUSES else key[1:]
-    head, nul, _ = rest.partition(b"\x00")
+    head, nul, _ = key_of_thread(key).partition(b"\x00")
     return head + nul if nul else b""
-
-
-def _single(key: bytes, value: bytes, reason: str) -> Iterator[Finding]:
-    """The two keys of the store itself."""
-    if key not in (META, EPOCH):
-        yield key, "no version of beamweaver writes such a key"
-        return
-    try:
-        payload = unseal(key, value)
-        if key == EPOCH:
-            _epochs.decode(payload)
-            return
-        meta = _metas.decode(payload)
-    except (CorruptRecord, msgspec.DecodeError) as error:
-        yield key, reason or str(error)
-        return
-    if meta.application != APPLICATION or meta.version > FORMAT_VERSION:
-        yield key, f"the store is of {meta.application!r}, format {meta.version}"
 
 
 class _Line:

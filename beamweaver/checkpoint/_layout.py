@@ -17,6 +17,9 @@ from beamweaver.limits import DEFAULT_LIMITS
 
 __all__ = [
     "APPLICATION",
+    "ASLEEP",
+    "DUE",
+    "DUE_SINCE",
     "ENDS",
     "EPOCH",
     "FORMAT_VERSION",
@@ -35,6 +38,8 @@ __all__ = [
     "STATUS_CODES",
     "corrupt",
     "describe",
+    "due_key",
+    "key_of_thread",
     "number",
     "read_number",
     "refused_id",
@@ -48,14 +53,18 @@ __all__ = [
 ]
 
 APPLICATION: Final = "beamweaver"
-FORMAT_VERSION: Final = 1
-"""Rises when older code could not read what newer code writes."""
+FORMAT_VERSION: Final = 2
+"""Rises when older code could not read what newer code writes, or would not write what newer code needs."""
+DUE_SINCE: Final = 2
+"""The first format with an index of due times."""
 
 META: Final = b"\x00meta"
 EPOCH: Final = b"\x00epoch"
+ASLEEP: Final = b"\x00asleep"
 RECORDS: Final = b"R"
 ROWS: Final = b"T"
 STATUSES: Final = b"S"
+DUE: Final = b"D"
 NAMES: Final = b"N"
 ENDS: Final = b"E"
 INBOX: Final = b"I"
@@ -75,6 +84,7 @@ _KIND_NAMES: Final = {
     RECORDS: "record",
     ROWS: "thread",
     STATUSES: "status",
+    DUE: "due",
     NAMES: "run_name",
     ENDS: "run_end",
     INBOX: "inbox",
@@ -110,6 +120,18 @@ def number(value: int) -> bytes:
 def status_key(status: StatusName, tid: bytes) -> bytes:
     """The key of a thread in the index of statuses."""
     return STATUSES + STATUS_CODES[status] + tid
+
+
+def due_key(due_us: int, tid: bytes) -> bytes:
+    """The key of a sleeping thread in the index of due times."""
+    return DUE + number(min(max(due_us, 0), LAST)) + tid
+
+
+def key_of_thread(key: bytes) -> bytes:
+    """The thread's part of a key, and what follows it."""
+    if key[:1] == DUE:
+        return key[1 + NUMBER_BYTES :]
+    return key[2:] if key[:1] == STATUSES else key[1:]
 
 
 def tail(prefix: bytes) -> bytes:
@@ -168,8 +190,7 @@ def describe(key: bytes) -> str:
     if key[:1] == b"\x00":
         return key[1:].decode("ascii", "replace")
     kind = _KIND_NAMES.get(key[:1], f"kind {key[:1]!r}")
-    rest = key[2:] if key[:1] == STATUSES else key[1:]
-    tid, _, suffix = rest.partition(b"\x00")
+    tid, _, suffix = key_of_thread(key).partition(b"\x00")
     parts = [kind, tid.decode("utf-8", "replace")]
     if key[:1] in (RECORDS, ENDS, INBOX, KEY_ORDER):
         parts.append(str(int.from_bytes(suffix, "big")))

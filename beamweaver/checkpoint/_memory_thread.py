@@ -36,6 +36,7 @@ class MemoryThread:
 
     __slots__ = (
         "checkpoint",
+        "due",
         "ends",
         "inbox",
         "keys",
@@ -50,6 +51,8 @@ class MemoryThread:
     def __init__(self) -> None:
         self.next_seq = 0
         self.checkpoint = -1
+        self.due = 0
+        """When it is due, while it sleeps (UTC microseconds)."""
         self.status: StatusName | None = None
         self.row = b""
         self.marks = WHOLE

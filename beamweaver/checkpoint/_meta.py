@@ -8,6 +8,7 @@ import msgspec
 
 from beamweaver.checkpoint._layout import (
     APPLICATION,
+    ASLEEP,
     EPOCH,
     FORMAT_VERSION,
     META,
@@ -15,12 +16,12 @@ from beamweaver.checkpoint._layout import (
     seal,
     unseal,
 )
-from beamweaver.errors import NotAStore, StoreTooNew
+from beamweaver.errors import CorruptRecord, NotAStore, StoreTooNew
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint._kv import Txn
 
-__all__ = ["Meta", "fence_of", "read_epoch", "read_meta"]
+__all__ = ["Meta", "fence_of", "read_asleep", "read_epoch", "read_meta", "write_asleep"]
 
 _numbers = msgspec.msgpack.Decoder(int)
 
@@ -74,3 +75,22 @@ def read_epoch(txn: Txn) -> int:
 def fence_of(epoch: int) -> bytes:
     """What stands under the key of the epoch."""
     return seal(EPOCH, msgspec.msgpack.encode(epoch))
+
+
+def read_asleep(txn: Txn) -> int | None:
+    """At about what time a thread last fell asleep, at most some minutes too early; 0 if none did.
+
+    None if what is kept of it is damaged.
+    """
+    value = txn.get(ASLEEP)
+    if value is None:
+        return 0
+    try:
+        return _numbers.decode(unseal(ASLEEP, value))
+    except (CorruptRecord, msgspec.DecodeError):
+        return None
+
+
+def write_asleep(txn: Txn, at_us: int) -> None:
+    """A thread fell asleep at this time (UTC microseconds)."""
+    txn.put(ASLEEP, seal(ASLEEP, msgspec.msgpack.encode(at_us)))

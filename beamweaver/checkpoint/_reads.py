@@ -9,6 +9,8 @@ import msgspec
 from beamweaver.checkpoint._history import Ask, Page, read_page
 from beamweaver.checkpoint._image import read_head, read_one
 from beamweaver.checkpoint._layout import (
+    DUE,
+    DUE_SINCE,
     ENDS,
     INBOX,
     LAST,
@@ -18,12 +20,15 @@ from beamweaver.checkpoint._layout import (
     ROWS,
     STATUS_CODES,
     corrupt,
+    due_key,
+    key_of_thread,
     number,
     status_key,
     tail,
     thread_key,
     unseal,
 )
+from beamweaver.checkpoint._meta import read_meta
 from beamweaver.checkpoint._stream import WHOLE
 from beamweaver.checkpoint.records import (
     HeadRow,
@@ -45,6 +50,7 @@ __all__ = [
     "TxnStream",
     "check_paging",
     "id_of",
+    "in_due_order",
     "read_history",
     "read_image",
     "read_inbox_threads",
@@ -53,6 +59,7 @@ __all__ = [
     "read_run_end",
     "read_run_number",
     "read_run_numbers",
+    "read_sleepers",
     "read_thread_ids",
     "read_threads",
 ]
@@ -173,6 +180,33 @@ def read_threads(
             unseal(key, value)
             found.append(_summary(txn, key[len(prefix) :]))
     return found
+
+
+def read_sleepers(txn: Txn, after: tuple[int, str] | None, limit: int) -> list[ThreadSummary]:
+    """See `Checkpointer.sleepers`."""
+    meta = read_meta(txn, "store")
+    if meta is None or meta.version < DUE_SINCE:
+        return in_due_order(read_threads(txn, ["sleeping"], "", LAST), after, limit)
+    start = DUE if after is None else _above(due_key(after[0], b""), after[1])
+    found: list[ThreadSummary] = []
+    for key in txn.keys(start, tail(DUE)):
+        if len(found) >= limit:
+            break
+        found.append(_summary(txn, key_of_thread(key)))
+    return found
+
+
+def in_due_order(
+    found: Iterable[ThreadSummary], after: tuple[int, str] | None, limit: int
+) -> list[ThreadSummary]:
+    """A page of sleeping threads, of all of them."""
+
+    def place(thread: ThreadSummary) -> tuple[int, bytes]:
+        return max(thread.run.due_us, 0), thread.thread_id.encode()
+
+    least = None if after is None else (after[0], after[1].encode())
+    later = (thread for thread in found if least is None or place(thread) > least)
+    return sorted(later, key=place)[: max(limit, 0)]
 
 
 def read_thread_ids(txn: Txn, after: str, limit: int) -> list[str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from beamweaver.checkpoint._edits import TxnEditable, move_status
+from beamweaver.checkpoint._edits import AWAKE, TxnEditable, due_of, move_due, move_status
 from beamweaver.checkpoint._layout import (
+    DUE,
     ENDS,
     INBOX,
     JOBS,
@@ -22,6 +23,8 @@ from beamweaver.checkpoint._layout import (
     RECORDS,
     ROWS,
     STATUS_CODES,
+    due_key,
+    key_of_thread,
     number,
     seal,
     sealed,
@@ -86,6 +89,7 @@ def move_head(
             txn.put(*sealed(ROWS, tid, encode_thread(row)))
             if row.status != old.status:
                 move_status(txn, tid, old.status, row.status)
+            move_due(txn, tid, due_of(old), due_of(row))
         return True
 
     return writer.transact(epoch, change, changes=thread_id)
@@ -100,6 +104,8 @@ def delete(writer: RecordWriter, epoch: int, thread_id: str) -> bool:
             return False
         if txn.get(ROWS + tid) is None:
             return txn.get(JOBS + tid) is not None  # an earlier call was cut off
+        for key in _due_keys(txn, tid):
+            txn.delete(key)
         for key in (ROWS + tid, MARKS + tid, *(status_key(s, tid) for s in STATUS_CODES)):
             txn.delete(key)
         _remove_some(txn, tid)
@@ -110,6 +116,15 @@ def delete(writer: RecordWriter, epoch: int, thread_id: str) -> bool:
         if found and tid is not None:
             _remove_rest(writer, epoch, tid)
     return found
+
+
+def _due_keys(txn: Txn, tid: bytes) -> list[bytes]:
+    """Where the index of due times has a thread; of one whose row is damaged all is looked through."""
+    try:
+        due = due_of(read_row(txn, tid))
+    except CorruptRecord:
+        return [key for key in txn.keys(DUE, tail(DUE)) if key_of_thread(key) == tid]
+    return [] if due == AWAKE else [due_key(due, tid)]
 
 
 def finish_jobs(writer: RecordWriter, epoch: int) -> None:

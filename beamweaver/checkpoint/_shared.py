@@ -25,6 +25,7 @@ from beamweaver.checkpoint._pins import Pin, Pins
 from beamweaver.checkpoint._place import make_folder, sync_folder, unavailable
 from beamweaver.checkpoint._retention import finish_jobs
 from beamweaver.checkpoint._takeover import raise_elsewhere
+from beamweaver.checkpoint._upgrade import upgrade
 from beamweaver.checkpoint.store import RecordWriter
 from beamweaver.errors import (
     NotAStore,
@@ -160,6 +161,7 @@ class Shared:
             self._holder, self._since = holder, me.since
             with contextlib.suppress(StoreFull):  # the next owner tries it again
                 finish_jobs(self.writer, epoch)
+                upgrade(self.writer, epoch)
             return epoch
 
     def _wrest(self, me: Owner, other: Owner, seconds: float) -> int:

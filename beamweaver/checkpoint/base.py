@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from beamweaver.checkpoint._prune import older_rule
+from beamweaver.checkpoint._reads import in_due_order
 from beamweaver.errors import InvalidCall, StoreOwned
 
 if TYPE_CHECKING:
@@ -166,6 +167,30 @@ class Checkpointer(abc.ABC):
         Raises:
             InvalidCall: A status is unknown, or `after` is given with other than one status.
         """
+
+    def sleepers(
+        self, *, after: tuple[int, str] | None = None, limit: int = 1_000
+    ) -> Iterator[ThreadSummary]:
+        """The sleeping threads, those that are due first coming first, at most `limit`.
+
+        A store with an index of due times reads no more than it gives; this default reads all that sleep.
+
+        Args:
+            after: Only those after this due time (`run.due_us`) and thread id, for paging.
+            limit: How many at the most.
+        """
+        found: list[ThreadSummary] = []
+        page = list(self.threads(statuses=["sleeping"]))
+        while page:
+            found += page
+            page = list(self.threads(statuses=["sleeping"], after=page[-1].thread_id))
+        return iter(in_due_order(found, after, limit))
+
+    def asleep_us(self) -> int | None:
+        """At what time a thread last fell asleep (UTC microseconds), at most 5 minutes too early; 0 if none
+        did, None if it is not known. A clock that stands before that was set back.
+        """
+        return None
 
     @abc.abstractmethod
     def inbox_threads(self, *, after: str = "", limit: int = 1_000) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from beamweaver.checkpoint._history import Ask, Page, history
 from beamweaver.checkpoint._keys import count_keys, read_key
+from beamweaver.checkpoint._meta import read_asleep
 from beamweaver.checkpoint._owner import has_locks
 from beamweaver.checkpoint._place import check_kind, unavailable
 from beamweaver.checkpoint._reads import (
@@ -19,6 +20,7 @@ from beamweaver.checkpoint._reads import (
     read_inbox_threads,
     read_run_end,
     read_run_number,
+    read_sleepers,
     read_threads,
 )
 from beamweaver.checkpoint._retention import copy, delete, delete_runs, move_head, prune
@@ -251,6 +253,22 @@ class LMDBCheckpointer(Checkpointer):
             return iter(())
         nothing: list[ThreadSummary] = []
         return iter(shared.read(lambda txn: read_threads(txn, wanted, after, limit), nothing))
+
+    def sleepers(
+        self, *, after: tuple[int, str] | None = None, limit: int = 1_000
+    ) -> Iterator[ThreadSummary]:
+        """The sleeping threads by due time, all of one snapshot; see `Checkpointer.sleepers`."""
+        shared = self._existing()
+        if shared is None:
+            return iter(())
+        nothing: list[ThreadSummary] = []
+        return iter(shared.read(lambda txn: read_sleepers(txn, after, limit), nothing))
+
+    def asleep_us(self) -> int | None:
+        """When a thread last fell asleep; see `Checkpointer.asleep_us`."""
+        shared = self._existing()
+        nothing: int | None = 0
+        return nothing if shared is None else shared.read(read_asleep, nothing)
 
     def inbox_threads(self, *, after: str = "", limit: int = 1_000) -> Iterator[str]:
         """Threads with messages, all of one snapshot; see `Checkpointer.inbox_threads`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import socket
 import threading
@@ -83,6 +84,7 @@ class MemoryCheckpointer(Checkpointer):
         self._epoch = 0
         self._owned = False
         self._since = 0.0
+        self._asleep_us = 0
 
     @property
     def identity(self) -> str:
@@ -219,7 +221,9 @@ class MemoryCheckpointer(Checkpointer):
             thread.records.pop(cleared, None)
         if commit.thread is not None:
             thread.row = row
-            self._index(commit.thread_id, thread, commit.thread.status)
+            self._index(commit.thread_id, thread, commit.thread)
+            if thread.status == "sleeping":
+                self._asleep_us = max(self._asleep_us, commit.record.at_us)
         if commit.run_names:
             thread.names.update(commit.run_names)
         if commit.run_ended is not None:
@@ -231,7 +235,8 @@ class MemoryCheckpointer(Checkpointer):
             while pruning.step(thread, thread.marks)[1]:
                 pass
 
-    def _index(self, thread_id: str, thread: MemoryThread, status: StatusName) -> None:
+    def _index(self, thread_id: str, thread: MemoryThread, row: ThreadRow) -> None:
+        status, thread.due = row.status, max(row.run.due_us, 0)
         if thread.status != status:
             if thread.status is not None:
                 self._by_status[thread.status].discard(thread_id)
@@ -309,6 +314,22 @@ class MemoryCheckpointer(Checkpointer):
                 found += [_summary(self._threads[name]) for name in ids[: max(room, 0)]]
         return iter(found)
 
+    def sleepers(
+        self, *, after: tuple[int, str] | None = None, limit: int = 1_000
+    ) -> Iterator[ThreadSummary]:
+        """The sleeping threads by due time; see `Checkpointer.sleepers`."""
+        least = (-1, b"") if after is None else (after[0], after[1].encode())
+        with self._lock:
+            asleep = ((self._threads[name].due, name) for name in self._by_status["sleeping"])
+            places = ((due, name.encode(), name) for due, name in asleep)
+            later = (place for place in places if place[:2] > least)
+            found = [_summary(self._threads[name]) for *_, name in heapq.nsmallest(limit, later)]
+        return iter(found)
+
+    def asleep_us(self) -> int:
+        """When a thread last fell asleep; see `Checkpointer.asleep_us`."""
+        return self._asleep_us
+
     def inbox_threads(self, *, after: str = "", limit: int = 1_000) -> Iterator[str]:
         """Threads with messages, all of one moment; see `Checkpointer.inbox_threads`."""
         with self._lock:
@@ -325,7 +346,7 @@ class MemoryCheckpointer(Checkpointer):
             thread.marks = moved(thread, thread.marks, seq, thread_id) or thread.marks
             if row is not None:
                 thread.row = encode_thread(row)
-                self._index(thread_id, thread, row.status)
+                self._index(thread_id, thread, row)
             return True
 
     def copy_thread(self, epoch: int, source: str, target: str) -> bool:
@@ -343,7 +364,7 @@ class MemoryCheckpointer(Checkpointer):
             row = copied_row(decode_thread(thread.row), target)
             other.row = encode_thread(row)
             self._threads[target] = other
-            self._index(target, other, row.status)
+            self._index(target, other, row)
             return True
 
     def delete_runs(self, epoch: int, thread_id: str, run_ids: Iterable[str]) -> int:

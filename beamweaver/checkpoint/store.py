@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from beamweaver.checkpoint._edits import TxnEditable, move_status
+from beamweaver.checkpoint._edits import TxnEditable, due_of, move_due, move_status
 from beamweaver.checkpoint._keys import order_key, sealed_key
 from beamweaver.checkpoint._layout import (
     APPLICATION,
@@ -35,7 +35,14 @@ from beamweaver.checkpoint._layout import (
     tail,
     thread_key,
 )
-from beamweaver.checkpoint._meta import Meta, fence_of, read_epoch, read_meta
+from beamweaver.checkpoint._meta import (
+    Meta,
+    fence_of,
+    read_asleep,
+    read_epoch,
+    read_meta,
+    write_asleep,
+)
 from beamweaver.checkpoint._prune import Pruning, all_rule
 from beamweaver.checkpoint._reads import TxnStream, read_marks, read_row
 from beamweaver.checkpoint._refusals import (
@@ -48,7 +55,13 @@ from beamweaver.checkpoint._refusals import (
 from beamweaver.checkpoint._retention import finish_job
 from beamweaver.checkpoint._stream import checkpoint_of
 from beamweaver.checkpoint.base import no_faults
-from beamweaver.checkpoint.records import Commit, StatusName, encode_record, encode_thread
+from beamweaver.checkpoint.records import (
+    Commit,
+    StatusName,
+    ThreadRow,
+    encode_record,
+    encode_thread,
+)
 from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull
 
 if TYPE_CHECKING:
@@ -57,27 +70,30 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint._kv import Kv, Txn
     from beamweaver.checkpoint.base import Faults
 
-__all__ = ["RecordWriter"]
+__all__ = ["ASLEEP_STEP_US", "RecordWriter"]
 
 _HEADS: Final = 20_000
+ASLEEP_STEP_US: Final = 300_000_000
+"""How much later than the kept time a thread may fall asleep without that time being kept."""
 _NOTHING: Final[tuple[()]] = ()
 _pack = msgspec.msgpack.encode
 T = TypeVar("T")
 
 
 class _Head:
-    """What the writer knows of a thread: the next `seq` and the status that the index holds.
+    """What the writer knows of a thread: the next `seq`, and the status and due time that the indices hold.
 
     `checkpoint` is the last one that was written here, or -1 if that is not known.
     """
 
-    __slots__ = ("checkpoint", "next_seq", "records", "status", "tid")
+    __slots__ = ("checkpoint", "due", "next_seq", "records", "status", "tid")
 
-    def __init__(self, tid: bytes, next_seq: int, status: StatusName | None) -> None:
+    def __init__(self, tid: bytes, next_seq: int, row: ThreadRow | None) -> None:
         self.tid = tid
         self.records = RECORDS + tid
         self.next_seq = next_seq
-        self.status = status
+        self.status: StatusName | None = None if row is None else row.status
+        self.due = due_of(row)
         self.checkpoint = -1
 
 
@@ -155,6 +171,8 @@ class RecordWriter:
         self._epoch = -1
         self._fence = b""
         self._broken: StoreBroken | None = None
+        self._asleep_us: int | None = None
+        """When a thread fell asleep, as the store has it; None if that is not known here."""
 
     def initialise(self) -> None:
         """Write what a new store says of itself, unless it is written."""
@@ -185,6 +203,7 @@ class RecordWriter:
         """Write for this epoch from now on; it was raised elsewhere."""
         with self._lock:
             self._heads.clear()
+            self._asleep_us = None
             self._epoch, self._fence = epoch, fence_of(epoch)
 
     def disown(self) -> None:
@@ -298,6 +317,7 @@ class RecordWriter:
                 txn.commit()
                 return True
         except BaseException:  # whatever ends it, what the heads say is not in the store
+            self._asleep_us = None
             for item in written:
                 self._heads.pop(item.commit.thread_id, None)
             txn.abort()
@@ -410,7 +430,7 @@ class RecordWriter:
         next_seq = 0 if key is None else read_number(key) + 1
         next_seq = max(next_seq, read_marks(txn, tid).floor)
         row = read_row(txn, tid)
-        head = _Head(tid, next_seq, None if row is None else row.status)
+        head = _Head(tid, next_seq, row)
         self._heads[thread_id] = head
         return head
 
@@ -426,17 +446,32 @@ class RecordWriter:
             for key, value in item.more:
                 txn.put(key, value)
             if commit.thread is not None:
-                self._index(txn, head, commit.thread.status)
+                self._index(txn, head, commit.thread, commit.record.at_us)
             if commit.key is not None:
                 order_key(txn, head.tid, commit.key)
         for place in commit.inbox_drop:
             txn.delete(INBOX + head.tid + number(place))
 
-    def _index(self, txn: Txn, head: _Head, status: StatusName) -> None:
-        """Move a thread in the index of statuses."""
-        if head.status != status:
-            move_status(txn, head.tid, head.status, status)
-            head.status = status
+    def _index(self, txn: Txn, head: _Head, row: ThreadRow, at_us: int) -> None:
+        """Move a thread in the indices of statuses and due times."""
+        if head.status != row.status:
+            move_status(txn, head.tid, head.status, row.status)
+        elif row.status != "sleeping":
+            return
+        head.status = row.status
+        due = due_of(row)
+        move_due(txn, head.tid, head.due, due)
+        head.due = due
+        if row.status == "sleeping":
+            self._fell_asleep(txn, at_us)
+
+    def _fell_asleep(self, txn: Txn, at_us: int) -> None:
+        """Keep the time, now and then, so that who opens the store knows whether the clock was set back."""
+        if self._asleep_us is None:
+            self._asleep_us = read_asleep(txn) or 0
+        if at_us > self._asleep_us + ASLEEP_STEP_US:
+            write_asleep(txn, at_us)
+            self._asleep_us = at_us
 
 
 def _keep_heads(txn: Txn, items: Sequence[_Item]) -> None:

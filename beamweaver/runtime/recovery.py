@@ -51,7 +51,9 @@ class Recovery(Actor):
         self._walking = False
         self._wanted = ""
         """The thread for which there is no place yet."""
-        self._sleepers = Sleepers(hub.system.clock, hub.limits.sleepers_held)
+        self._place: tuple[int, str] | None = None
+        """The sleeping thread after which to go on."""
+        self._sleepers = Sleepers(hub.system.clock, hub.limits.sleepers_held, hub.store.asleep_us())
         self._alarm: tuple[float, Any] | None = None
         self.taken_up = 0
 
@@ -65,7 +67,7 @@ class Recovery(Actor):
 
     def _begin(self) -> None:
         """Walk the store from its beginning."""
-        self._status, self._after = 0, ""
+        self._status, self._after, self._place = 0, "", None
         if not self._walking:
             self._walking = True
             self.cell.put(_NEXT)
@@ -149,9 +151,16 @@ class Recovery(Actor):
     def _left_batch(self) -> str | None:
         """Consider unfinished threads; the last id if there may be more of this status."""
         store, limit = self._hub.store, self._hub.limits.recovery_batch
-        status = (_LEFT[self._status],)
-        batch = list(store.threads(statuses=status, after=self._after, limit=limit))
+        status = _LEFT[self._status]
+        if status == "sleeping":
+            batch = list(store.sleepers(after=self._place, limit=limit))
+        else:
+            batch = list(store.threads(statuses=(status,), after=self._after, limit=limit))
         for thread in batch:
+            if status == "sleeping":
+                if self._sleepers.is_far(thread.run):
+                    return None
+                self._place = thread.run.due_us, thread.thread_id
             if not self._consider(thread):
                 return thread.thread_id
         return batch[-1].thread_id if len(batch) == limit else None

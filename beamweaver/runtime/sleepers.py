@@ -13,6 +13,9 @@ __all__ = ["Sleepers"]
 
 _SOON = 600.0
 """Seconds in which a thread must be due to be held; the others are looked for again after this."""
+_NEAR = 2 * _SOON
+"""Seconds in which a thread must be due to be read. The time that a store keeps of the last sleep that began
+may be up to 5 minutes behind it, so by that time and the clock a thread may be due later than it is."""
 
 
 class Sleepers:
@@ -20,13 +23,20 @@ class Sleepers:
 
     Within a process a sleep runs on the monotonic clock. Of a sleep that a dead process left, the rest is
     worked out once, by the clock as it stood when this was made: `min(max(due - now, 0), delay)`.
+
+    Args:
+        clock: Tells both times.
+        most: How many are held at the most.
+        asleep_us: When a thread last fell asleep, as the store knows it. If the clock stands before that, it
+            was set back, and no due time tells by itself how far away it is; so it is if this is None.
     """
 
-    def __init__(self, clock: Clock, most: int) -> None:
+    def __init__(self, clock: Clock, most: int, asleep_us: int | None) -> None:
         self._clock = clock
         self._most = max(most, 1)
         self._began = clock.monotonic()
         self._began_us = int(clock.time() * 1_000_000)
+        self._set_back = asleep_us is None or self._began_us < asleep_us
         self._heap: list[tuple[float, str]] = []
         self._held: dict[str, float] = {}
         self._look: float | None = None
@@ -45,6 +55,16 @@ class Sleepers:
         passed = self._clock.monotonic() - self._began
         rest = (run.due_us - self._began_us) / 1_000_000
         return (rest if ours else min(max(rest, 0.0), run.delay)) - passed
+
+    def is_far(self, run: RunRow) -> bool:
+        """Whether a thread, and all that the store lists after it, need not be looked at for now."""
+        if self._set_back:
+            return False
+        passed = self._clock.monotonic() - self._began
+        if (run.due_us - self._began_us) / 1_000_000 - passed <= _NEAR:
+            return False
+        self._look_at(self._clock.monotonic() + _SOON)
+        return True
 
     def hold(self, thread_id: str, rest: float) -> None:
         """Wake a thread in `rest` seconds, if it is to be held until then."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from beamweaver.checkpoint import Codec, LMDBCheckpointer
+from beamweaver.checkpoint._layout import FORMAT_VERSION
 from beamweaver.checkpoint._pages import Node, PageFile, Walk
 from beamweaver.checkpoint.conformance._values import EVERY
 from beamweaver.checkpoint.deltas import appended, join
@@ -36,8 +37,8 @@ ENTRIES = (
 )
 
 
-def fill(store):
-    """Write every kind of record into an empty store; it is left closed."""
+def fill(store, version=FORMAT_VERSION):
+    """Write every kind of record that a format has into an empty store; it is left closed."""
     epoch = store.acquire()
     every = {name: CODEC.encode(value) for name, value in EVERY.items()}
     log = [
@@ -58,6 +59,7 @@ def fill(store):
         step("large", 0, writes={"text": CODEC.encode("text " * 3_000)}),
         *[step(f"thread {number:03}", 0) for number in range(150)],
         *log,
+        *(_since_2() if version >= 2 else ()),
     ]
     assert store.commit(epoch, commits) == [None] * len(commits)
     store.set_head(epoch, "log", 79)
@@ -67,14 +69,19 @@ def fill(store):
     store.close()
 
 
+def _since_2():
+    run = run_row(due_us=2_000_000_000_000_000, delay=60.0)
+    yield step("asleep", 0, thread=thread_row("asleep", "sleeping", run=run), at_us=1_000_000_000)
+
+
 def _added(seq):
     return join([appended(CODEC.encode([seq]))])
 
 
-def full(path):
-    """A store of every kind of record, closed."""
+def full(path, version=FORMAT_VERSION):
+    """A store of every kind of record that a format has, closed."""
     store = LMDBCheckpointer(path, survives="process-kill", compress_above=2_000)
-    fill(store)
+    fill(store, version)
     return path
 
 

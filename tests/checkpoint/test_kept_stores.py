@@ -1,6 +1,6 @@
 """Stores that earlier versions wrote open for ever. A new format gets a new folder beside the others.
 
-The store of format 1 was written by `python -m tests.checkpoint.test_kept_stores`.
+The stores of formats 1 and 2 were written by `python -m tests.checkpoint.test_kept_stores`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from beamweaver.checkpoint import LMDBCheckpointer
-from beamweaver.checkpoint._layout import FORMAT_VERSION
+from beamweaver.checkpoint._layout import ASLEEP, DUE, FORMAT_VERSION, META, seal, tail
+from beamweaver.checkpoint._upgrade import _Filling
 from beamweaver.checkpoint.conformance._values import EVERY
 from beamweaver.checkpoint.verify import verify
+from beamweaver.errors import StoreFull
 from tests.checkpoint.full_store import CODEC, ENTRIES, fill, full
-from tests.checkpoint.kit import step
+from tests.checkpoint.kit import run_row, step, thread_row
 
 DATA = Path(__file__).parents[1] / "data"
 FORMATS = range(1, FORMAT_VERSION + 1)
@@ -51,6 +54,7 @@ def told(store):
             for row in threads
         },
         "inbox": list(store.inbox_threads()),
+        "sleepers": [repr(row) for row in store.sleepers()],
         "runs": [store.run_number("every", name) for name in ("r", "alias", "unknown")],
         "ends": [store.run_end("every", number) for number in (1, 2)],
     }
@@ -96,12 +100,83 @@ def test_it_is_owned_and_goes_on(store):
     assert store.commit(epoch, [step("every", 2)]) == [None]
 
 
-def test_it_tells_the_same_as_a_store_that_is_written_now(store, tmp_path):
-    fresh = LMDBCheckpointer(full(tmp_path / "fresh"), survives="process-kill")
+def test_it_tells_the_same_as_a_store_that_is_written_now(store, tmp_path, request):
+    version = request.node.callspec.params["path"]
+    fresh = LMDBCheckpointer(full(tmp_path / "fresh", version), survives="process-kill")
     try:
         assert json.dumps(told(store)) == json.dumps(told(fresh))
     finally:
         fresh.close()
+
+
+class TestOlderFormats:
+    """A store of format 1 has no index of due times; its owner makes one."""
+
+    @pytest.fixture
+    def asleep(self, tmp_path):
+        """A store of format 1 in which threads sleep."""
+        store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
+        epoch = store.acquire()
+        rows = [
+            thread_row(f"t{n:04}", "sleeping", run=run_row(due_us=5_000 - n, delay=0.001))
+            for n in range(2_500)
+        ]
+        store.commit(epoch, [step(row.thread_id, 0, thread=row) for row in rows])
+        make_old(store, epoch)
+        store.close()
+        return tmp_path / "s"
+
+    def test_what_sleeps_is_found_before_and_after_an_owner_came(self, asleep):
+        store = LMDBCheckpointer(asleep, survives="process-kill")
+        before = [row.thread_id for row in store.sleepers(limit=10_000)]
+        assert before == [f"t{n:04}" for n in range(2_499, -1, -1)]
+        assert verify(asleep).sound
+        store.acquire()
+        assert [row.thread_id for row in store.sleepers(limit=10_000)] == before
+        assert store.asleep_us() == 4_000
+        store.close()
+        assert verify(asleep).sound
+
+    def test_an_owner_that_dies_on_the_way_leaves_the_rest_to_the_next(self, asleep, monkeypatch):
+        store = LMDBCheckpointer(asleep, survives="process-kill")
+        steps = []
+
+        def dies(self, txn, step=_Filling.step):
+            steps.append(1)
+            if len(steps) == 2:
+                raise StoreFull("no room", used=1, max_bytes=1)
+            return step(self, txn)
+
+        monkeypatch.setattr(_Filling, "step", dies)
+        store.acquire()
+        assert len(list(store.sleepers(limit=10_000))) == 2_500
+        store.release()
+        store.acquire()
+        assert len(list(store.sleepers(limit=10_000))) == 2_500
+        store.close()
+        assert verify(asleep).sound
+
+
+def make_old(store, epoch):
+    """Make a store one of format 1."""
+
+    def change(txn):
+        for key in [*txn.keys(DUE, tail(DUE)), ASLEEP]:
+            txn.delete(key)
+        txn.put(META, seal(META, msgspec.msgpack.encode(["beamweaver", 1])))
+
+    store._shared.writer.transact(epoch, change)
+
+
+def test_a_thread_that_sleeps_and_is_not_in_the_index_is_found(tmp_path):
+    store = LMDBCheckpointer(full(tmp_path / "s"), survives="process-kill")
+    epoch = store.acquire()
+    for key in list(store._shared.writer.snapshot(lambda txn: list(txn.keys(DUE, tail(DUE))))):
+        store._shared.writer.transact(epoch, lambda txn, key=key: txn.delete(key))
+    store.close()
+
+    (damage,) = verify(tmp_path / "s").damages
+    assert "index of due times" in str(damage)
 
 
 if __name__ == "__main__":

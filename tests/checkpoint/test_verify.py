@@ -38,7 +38,7 @@ def test_a_whole_store_is_sound(whole):
     verdict = verify(whole)
 
     assert verdict.sound
-    assert verdict.threads == 154
+    assert verdict.threads == 155
     assert verdict.keys == len(pairs_of(whole))
 
 

@@ -19,6 +19,7 @@ from beamweaver import (
     Runtime,
     interrupt,
 )
+from beamweaver.checkpoint import MemoryCheckpointer
 from beamweaver.errors import (
     InvalidCall,
     InvalidUpdate,
@@ -305,6 +306,33 @@ class TestLater:
             assert runtime.get_state("l", graph=graphs[1]).status == "complete"
             assert len(events.of(TaskStarted)) == 2
 
+    @pytest.mark.parametrize("set_back", [False, True])
+    def test_what_is_not_due_soon_is_not_read_at_the_start(self, set_back):
+        store, read = MemoryCheckpointer(), []
+        app, node = sleeping(DAY)
+        with simulated(store, 1, graphs=[app]) as first:
+            for n in range(40):
+                first.thread(f"t{n:02}").tell(Invoke({}))
+            passed(first, 1)
+            began = first._core.system.clock.time()
+        found = store.sleepers
+
+        def sleepers(**paging):
+            page = list(found(**paging))
+            read.extend(page)
+            return iter(page)
+
+        store.sleepers = sleepers
+        clock = VirtualClock(began + (-2 * DAY if set_back else 60))
+        system = ActorSystem(DeterministicScheduler(2, clock=clock))
+        limits = Limits(recovery_batch=10)
+        with Runtime(store, graphs=[app], system=system, seed=2, limits=limits) as second:
+            passed(second, 1)
+            assert len(read) == (40 if set_back else 10)
+            assert node.runs == 40
+            passed(second, DAY + 5)
+            assert node.runs == 80
+
     def test_who_leaves_the_memory_is_waked(self, memory):
         app, node = sleeping(2_000)
         limits = Limits(threads_idle=2)
@@ -375,9 +403,9 @@ class TestSleepers:
         def __init__(self, due: float, delay: float) -> None:
             self.due_us, self.delay = int(due * 1_000_000), delay
 
-    def made(self, most: int = 10) -> tuple[Sleepers, Any]:
+    def made(self, most: int = 10, asleep_us: int | None = 0) -> tuple[Sleepers, Any]:
         clock = VirtualClock()
-        return Sleepers(clock, most), clock
+        return Sleepers(clock, most, asleep_us), clock
 
     @pytest.mark.parametrize(("due", "rest"), [(50, 50), (-50, 0), (5_000, 100)])
     def test_the_rest_of_a_dead_process_is_bounded(self, due, rest):
@@ -408,6 +436,20 @@ class TestSleepers:
         assert (len(sleepers), sleepers.look_again()) == (0, False)
         clock.advance(sleepers.next - clock.monotonic())
         assert [sleepers.look_again(), sleepers.look_again()] == [True, False]
+
+    def test_what_is_far_away_need_not_be_read(self):
+        sleepers, clock = self.made()
+        row = self.Row(clock.time() + 10_000, 20_000)
+        assert sleepers.is_far(row)
+        assert sleepers.next - clock.monotonic() == pytest.approx(600)
+        clock.advance(9_500)
+        assert not sleepers.is_far(row)
+
+    @pytest.mark.parametrize("asleep", ["a minute from now", None])
+    def test_a_clock_that_was_set_back_tells_of_no_thread_that_it_is_far_away(self, asleep):
+        later = int((VirtualClock().time() + 60) * 1_000_000)
+        sleepers, clock = self.made(asleep_us=later if asleep else None)
+        assert not sleepers.is_far(self.Row(clock.time() + 10_000, 100))
 
     def test_no_more_are_held_than_may_be(self):
         sleepers, clock = self.made(most=3)

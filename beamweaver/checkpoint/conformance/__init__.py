@@ -21,6 +21,7 @@ from beamweaver.checkpoint.conformance import (
     _owners,
     _reading,
     _retention,
+    _sleeping,
     _values,
 )
 from beamweaver.checkpoint.conformance._check import (
@@ -44,4 +45,5 @@ _PARTS = (
     _retention,
     _values,
     _message_keys,
+    _sleeping,
 )  # they fill CHECKS
