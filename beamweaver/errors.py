@@ -24,6 +24,7 @@ BeamWeaverError
 │   ├── UnknownGraph        the runtime lacks the graph of the thread
 │   ├── UnknownRun          a run id that nothing recorded
 │   ├── IdempotencyKeyReused  the key came with another message before
+│   ├── NotOwner            a client asks for what only the owner of the store can do
 │   ├── InboxFull           too many messages wait for the thread, or for the owner of the store
 │   ├── CallingSelf         a node waits for its own thread
 │   ├── WouldBlock          a sync call on the loop that runs the nodes it waits for
@@ -100,7 +101,7 @@ __all__ = [
     "InterruptWithoutCheckpointer", "InvalidAnswer", "InvalidCall", "InvalidGraph",
     "InvalidThreadId", "InvalidUpdate", "KeyRequired", "MigrationFailed",
     "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
-    "NotAStore", "NothingToContinue", "NothingToResume", "OwnershipLost", "Quarantined",
+    "NotAStore", "NotOwner", "NothingToContinue", "NothingToResume", "OwnershipLost", "Quarantined",
     "RecursionLimit", "ReducerFailed", "RouterFailed", "RunFailed", "RunTimeout",
     "RuntimeFailed", "RuntimeStopped", "SerializationError", "StateMutated", "StepChanged",
     "StepTimeout", "StoreBroken", "StoreConflict", "StoreDiffers", "StoreError", "StoreFull",
@@ -249,6 +250,12 @@ class IdempotencyKeyReused(CallRefused):
     code = "idempotency_key_reused"
     key: str
     message_id: str
+
+
+class NotOwner(CallRefused):
+    """This runtime is a client of its store, and only the owner can do what the call asks."""
+
+    code = "not_owner"
 
 
 class InboxFull(CallRefused):

@@ -17,6 +17,7 @@ __all__ = [
     "AttemptKilled",
     "Emitted",
     "Event",
+    "FileSetAside",
     "MessageRejected",
     "RunAdmitted",
     "RunEnded",
@@ -164,6 +165,16 @@ class MessageRejected(_Event, frozen=True, kw_only=True):
     message: str
 
 
+class FileSetAside(_Event, frozen=True, kw_only=True):
+    """A file in the folder for messages of other processes is none, or damaged: it is in `inbox/aside` now.
+
+    It is of no thread: `thread_id` is empty.
+    """
+
+    name: str
+    reason: str
+
+
 class StoreTrouble(_Event, frozen=True, kw_only=True):
     """The store refused a commit; `message` tells."""
 
@@ -181,6 +192,7 @@ Event: TypeAlias = (
     | TaskAcknowledged
     | AttemptFailed
     | MessageRejected
+    | FileSetAside
     | AttemptKilled
     | Emitted
     | StepCommitted

@@ -31,6 +31,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many calls may wait behind a running thread."""
     inbox: int = 1_000
     """How many durable messages a thread keeps."""
+    spool_messages: int = 10_000
+    """How many messages of other processes may wait for the owner of a store."""
+    spool_bytes: int = 256 << 20
+    """How many bytes these have together."""
+    spool_rejected: int = 1_000
+    """How many of them that were rejected, and that no thread remembers, are kept for their senders."""
+    spool_aside: int = 1_000
+    """How many files that are no messages are kept aside."""
     message_keys: int = 10_000
     """How many idempotency keys a thread keeps; beyond it the oldest are forgotten before their time."""
     message_key_seconds: float = 7 * 86_400.0

@@ -12,6 +12,8 @@ from beamweaver.checkpoint._reads import in_due_order
 from beamweaver.errors import InvalidCall, StoreOwned
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from beamweaver.checkpoint._prune import Rule
     from beamweaver.checkpoint.records import (
         Commit,
@@ -70,6 +72,19 @@ class Checkpointer(abc.ABC):
     @abc.abstractmethod
     def identity(self) -> str:
         """What is equal for two checkpointers of the same place, such as the real path."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the store was made; one that needs no making always was."""
+        return True
+
+    @property
+    def spool(self) -> Path | None:
+        """The folder in which other processes leave messages for the owner; None if they cannot.
+
+        Its parent is there as long as the store is.
+        """
+        return None
 
     @abc.abstractmethod
     def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from beamweaver.checkpoint._history import Ask, Page, history
 from beamweaver.checkpoint._keys import count_keys, read_key
+from beamweaver.checkpoint._lmdb_kv import DATA_FILE
 from beamweaver.checkpoint._meta import read_asleep
 from beamweaver.checkpoint._owner import has_locks
 from beamweaver.checkpoint._place import check_kind, unavailable
@@ -121,6 +122,16 @@ class LMDBCheckpointer(Checkpointer):
     def identity(self) -> str:
         """The real path."""
         return str(self._path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether its file is there."""
+        return (self._path / DATA_FILE).exists()
+
+    @property
+    def spool(self) -> Path | None:
+        """The folder `inbox` in the store's own."""
+        return self._path / "inbox"
 
     @property
     def survives(self) -> str:

@@ -24,7 +24,13 @@ from beamweaver.engine.options import joined
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import call_row, continue_step, continued_row, finished_row
 from beamweaver.engine.state import OpenStep, Result, Task
-from beamweaver.errors import BeamWeaverError, IdempotencyKeyReused, InboxFull
+from beamweaver.errors import (
+    BeamWeaverError,
+    GraphChanged,
+    IdempotencyKeyReused,
+    InboxFull,
+    Quarantined,
+)
 from beamweaver.events import MessageRejected, RunAdmitted
 from beamweaver.types import START
 
@@ -42,6 +48,8 @@ _TAKES_UP = (Decision.TAKE_UP, Decision.AMEND, Decision.ANSWER)
 """What takes up an unfinished run that does not execute here."""
 _FINDS = (Decision.TAKE_UP, Decision.GO_ON, Decision.JOIN, Decision.REPORT)
 """What leaves the run as it is, whatever the call's input."""
+_PASSING = (InboxFull, Quarantined, GraphChanged)
+"""What says nothing of a message: who brought it brings it again, or tells its sender."""
 
 
 class Admissions(Continuations):
@@ -66,7 +74,7 @@ class Admissions(Continuations):
             )
             self.check_fits(decision)
             if decision in _TAKES_UP and (
-                self.one_death_too_many() or self._has_its_turn_later(decision)
+                self.one_death_too_many() or self._has_its_turn_later(call, decision)
             ):
                 self.calls.appendleft(call)
                 self.take_up()
@@ -77,17 +85,23 @@ class Admissions(Continuations):
         except BeamWeaverError as error:
             self._turn_away(call, error)
 
-    def _has_its_turn_later(self, decision: Decision) -> bool:
-        """An input for a run that was left, with messages behind it: those came first."""
-        return decision is Decision.AMEND and bool(self.queue) and self.state.status in UNFINISHED
+    def _has_its_turn_later(self, call: Call, decision: Decision) -> bool:
+        """An input for a run that was left, with messages behind it, which came first; or one with a key,
+        which is a message of its own and never taken for the call that began the run.
+        """
+        if call.kind is not CallKind.INVOKE or self.state.status not in UNFINISHED:
+            return False
+        if call.key and call.input is not None:
+            return not (call.again or call.rerun or call.on_unfinished == "reject")
+        return decision is Decision.AMEND and bool(self.queue)
 
     def _turn_away(self, call: Call, error: BeamWeaverError) -> None:
         """Refuse a call; a durable message, whose sender has gone, is remembered as rejected.
 
-        One for which there is no room is not judged: who brought it brings it again.
+        One that was brought and for which there is no place now is not judged.
         """
         row = self.state.row
-        heard = call.message is None and (not call.lasting or type(error) is InboxFull)
+        heard = call.message is None and (not call.lasting or type(error) in _PASSING)
         if row is None or heard:
             self.refuse(call, error)
             return

@@ -331,7 +331,7 @@ def _on_running(
             thread_id=state.thread_id,
             status=state.status,
         )
-    if call.kind is CallKind.INVOKE and is_left(state, epoch) and not call.rerun:
+    if call.kind is CallKind.INVOKE and is_left(state, epoch) and not (call.rerun or call.key):
         if _changes_nothing(state, call):
             return Decision.JOIN
         if call.on_unfinished == "reject":
@@ -385,7 +385,7 @@ def _on_place(
         return None
     run = state.run
     complete = state.status == "complete"
-    if not same_run and not call.named and call.place == run.place:
+    if not same_run and not (call.named or call.key) and call.place == run.place:
         # The call of a dead process, made again: its branch is there.
         same_run = is_left(state, epoch) if active or complete else run.claimed_epoch < epoch
     if not same_run:
@@ -444,8 +444,10 @@ def _on_complete(state: RunState, call: Call, *, same_run: bool, epoch: int) -> 
             "input to begin a new run",
             thread_id=state.thread_id,
         )
-    # An equal input on a run that a dead process left is the same call, made again.
-    repeated = call.message is None and is_left(state, epoch) and _same_digest(state, call)
+    # An equal input on a run that a dead process left is the same call, made again; of one with a key,
+    # the key tells.
+    told = call.message is not None or call.key != ""
+    repeated = not told and is_left(state, epoch) and _same_digest(state, call)
     return Decision.REPORT if repeated else Decision.START
 
 

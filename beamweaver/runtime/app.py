@@ -275,7 +275,9 @@ class App(CompiledGraph, KeptThreads):
 
     def _editor(self) -> tuple[Core, str]:
         self._check_keeps("a change of threads")
-        return self._open(), self.name
+        core = self._open()
+        core.check_owner("a change of threads")
+        return core, self.name
 
     def _place_of_edit(self, _thread_id: str) -> tuple[Core, CompiledGraph]:
         self._check_keeps("update_state")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.checkpoint.codec import Codec
 from beamweaver.errors import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from beamweaver.limits import Limits
     from beamweaver.runtime.context import Context
     from beamweaver.runtime.requests import Message
-    from supervisors import ActorRef, ExitReason, Node
+    from supervisors import ActorRef, ChildSpec, ExitReason, Node
 
 __all__ = ["CLOSE_SECONDS", "Core"]
 
@@ -76,6 +76,9 @@ class Core:
         StoreOwned: Another process or runtime owns the store.
     """
 
+    owns: ClassVar[bool] = True
+    """Whether it owns its store."""
+
     def __init__(
         self,
         store: Checkpointer,
@@ -95,7 +98,7 @@ class Core:
         self.store = store
         self._max_restarts = max_restarts
         self._max_seconds = max_seconds
-        epoch = store.acquire(takeover=takeover)
+        epoch = self._take(store, takeover)
         try:
             self.system = system or ActorSystem(
                 PoolScheduler(max_workers=max_workers),
@@ -124,11 +127,20 @@ class Core:
             store.release()
             raise
 
+    def _take(self, store: Checkpointer, takeover: Literal["force"] | None) -> int:
+        """Take the store; its epoch."""
+        return store.acquire(takeover=takeover)
+
+    def _children(self) -> list[ChildSpec]:
+        """The parts of the tree."""
+        return children(self.hub)
+
     def start(self) -> None:
         """Start the tree: from now on calls are taken, and recovery runs."""
         try:
             self._root = start_tree(
                 self.hub,
+                self._children(),
                 max_restarts=self._max_restarts,
                 max_seconds=self._max_seconds,
                 on_end=self._ended,
@@ -161,11 +173,7 @@ class Core:
             CallRefused and others: What is wrong with it.
         """
         hub = self.hub
-        if self._pid != os.getpid():
-            raise RuntimeStopped(
-                "this process was forked from the one whose runtime this is, and has no part in it; open "
-                "a Runtime of its own, or start processes by spawn or forkserver"
-            )
+        self._check_process()
         if waits and hub.draining and not self._closed:
             raise Draining("the runtime drains and takes no new calls; tell() is still kept")
         reason = hub.quarantined.get(thread_id)
@@ -187,6 +195,20 @@ class Core:
             raise _calling_self(node, thread_id)
         hub.ensure(thread_id)
         return waiting
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise RuntimeStopped(
+                "this process was forked from the one whose runtime this is, and has no part in it; open "
+                "a Runtime of its own, or start processes by spawn or forkserver"
+            )
+
+    def check_owner(self, _call: str) -> None:
+        """See that this core may change the store itself.
+
+        Raises:
+            NotOwner: It is a client's.
+        """
 
     def calling_node(self) -> Context | None:
         """The node of this runtime that makes the call, if one does."""
@@ -298,7 +320,7 @@ class Core:
         failure = RuntimeFailed(
             f"the supervision tree gave up: {cause if cause is not None else account or reason}",
             reason=str(account or reason),
-            tree=[spec.id for spec in children(self.hub)],
+            tree=[spec.id for spec in self._children()],
         )
         failure.__cause__ = cause
         self._failure = failure

@@ -10,7 +10,7 @@ from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.editing import amake_edit, make_edit
 from beamweaver.runtime.lookup import read_state
-from beamweaver.runtime.reading import read_rejected
+from beamweaver.runtime.rejections import read_rejected
 from beamweaver.runtime.requests import Release, Update
 from beamweaver.types import Cancel, Continue, Receipt, StateUpdate
 
@@ -173,7 +173,7 @@ class ThreadHandle:
             >>> thread.tell(Resume({"int_17": "yes"}))                     # doctest: +SKIP
             >>> [(each.code, each.message) for each in thread.rejected()]  # doctest: +SKIP
         """
-        return read_rejected(self._core.store, self.thread_id)
+        return read_rejected(self._core.store, self.thread_id, self._core.hub.limits)
 
     def release(self) -> None:
         """Let a quarantined thread go on from its last commit; when this returns that is durable.

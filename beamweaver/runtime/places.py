@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.base import Checkpointer
 
-__all__ = ["core_of", "leave", "open_private", "open_public"]
+__all__ = ["core_of", "enter_client", "leave", "open_private", "open_public"]
 
 PRIVATE_WORKERS = 128
 _TRY_SECONDS = 0.05
@@ -42,6 +42,8 @@ class _Place:
 
 _lock = threading.RLock()
 _places: dict[str, _Place] = {}
+_clients: dict[str, list[Core]] = {}
+"""The clients of stores that another process owns: calls on graphs go through the newest."""
 _exit_hook: list[bool] = []
 
 
@@ -61,6 +63,9 @@ def open_private(store: Checkpointer, user: object) -> Core:
     with _lock:
         place = _settled(store.identity)
         if place is None:
+            client = _client(store.identity)
+            if client is not None:
+                return client
             core = Core(
                 store,
                 limits=DEFAULT_LIMITS,
@@ -133,6 +138,10 @@ def leave(core: Core, user: object | None = None) -> None:
     Whoever comes while it is being closed waits for that: their next step may be to close the store.
     """
     closing: _Place | None = None
+    if not core.owns:
+        if user is None:
+            _leave_client(core)
+        return
     with _lock:
         found = next((p for p in _places.items() if p[1].core is core), None)
         if found is not None:
@@ -154,6 +163,26 @@ def leave(core: Core, user: object | None = None) -> None:
     finally:
         if found is not None:
             _vacate(*found)
+
+
+def enter_client(core: Core) -> None:
+    """Have calls on graphs of the store go through this client, where nobody here owns the store."""
+    with _lock:
+        _clients.setdefault(core.store.identity, []).append(core)
+
+
+def _leave_client(core: Core) -> None:
+    with _lock:
+        there = _clients.get(core.store.identity, [])
+        if core in there:
+            there.remove(core)
+        if not there:
+            _clients.pop(core.store.identity, None)
+    core.close()
+
+
+def _client(identity: str) -> Core | None:
+    return next((c for c in reversed(_clients.get(identity, [])) if not c.closed), None)
 
 
 def _vacate(identity: str, place: _Place) -> None:
@@ -194,7 +223,11 @@ def _live(identity: str) -> _Place | None:
 def _close_all() -> None:
     with _lock:
         places = list(_places.values())
+        clients = [client for there in _clients.values() for client in there]
         _places.clear()
+        _clients.clear()
+    for client in clients:
+        client.close()
     for place in places:
         if place.pid == os.getpid():
             place.core.close()

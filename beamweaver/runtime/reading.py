@@ -16,10 +16,9 @@ from beamweaver.errors import DeserializationError, GraphTooOld, InvalidCall, In
 from beamweaver.graph.migrations import migrations_from
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.types import START, Completed, Rejected, TaskView, ThreadState
+from beamweaver.types import START, Completed, TaskView, ThreadState
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.records import MessageKey, ThreadImage
     from beamweaver.engine.calls import Call
     from beamweaver.engine.env import Env
@@ -32,7 +31,6 @@ __all__ = [
     "folded",
     "is_checkpoint",
     "metadata_of",
-    "read_rejected",
     "recorded_outcome",
     "seq_of",
     "snapshot",
@@ -290,22 +288,6 @@ def view_of_task(state: RunState, task: Task) -> TaskView:
 
 def _time(us: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(us / 1_000_000, dt.UTC)
-
-
-def read_rejected(store: Checkpointer, thread_id: str) -> tuple[Rejected, ...]:
-    """The messages that a thread could not take; none if it does not exist."""
-    image = store.load(thread_id)
-    return tuple(
-        Rejected(
-            id=row.id,
-            kind=row.kind,
-            run_id=row.run_id,
-            code=row.code,
-            message=row.message,
-            at=_time(row.at_us),
-        )
-        for row in (() if image is None else image.row.rejected)
-    )
 
 
 def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Completed | None:

@@ -8,11 +8,12 @@ from msgspec import UNSET
 
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.lmdb import LMDBCheckpointer
-from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers
+from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers, StoreOwned
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
 from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
+from beamweaver.runtime.client import Client, await_store, check_shared
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.given import check_context, check_contexts
 from beamweaver.runtime.handle import ThreadHandle
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Runtime"]
 
 _RECOVER = ("all", "called", "none")
+_ROLES = ("owner", "client", "auto")
 
 
 class Runtime(KeptThreads):
@@ -52,7 +54,12 @@ class Runtime(KeptThreads):
         max_workers: Most OS threads of its pool.
         max_restarts: How many restarts of the tree's parts within `max_seconds` it bears before it ends.
         max_seconds: The window of `max_restarts`, in seconds.
-        wait: How long to wait for the owner of the store to give it up, in seconds.
+        role: What it is to the store. `"owner"` runs its threads. `"client"` leaves messages for the process
+            that owns it, or will own it, and waits for outcomes by reading: `tell`, `ask`, `cancel`, states
+            and histories work, and `invoke` of graphs bound to the store; what changes the store otherwise is
+            `NotOwner`. `"auto"` is the owner if nobody else is, else a client, as long as it is open.
+        wait: How long to wait for the owner of the store to give it up, in seconds; for a client, how long
+            to wait until there is a store.
         takeover: `"force"` takes the store from a living process when the wait is over: its next write is
             refused as a whole, and what it has acknowledged stays. Its nodes run on until then, and may act
             beside those of this runtime. A runtime of this process is not forced: close it.
@@ -68,6 +75,7 @@ class Runtime(KeptThreads):
         StoreUnavailable: The path cannot be opened or written.
         NotAStore: The path holds something else.
         StoreDiffers: A graph is bound to another store.
+        InvalidCall: An argument is wrong, or a role is given for a store in the memory of one process.
 
     Example:
         >>> import tempfile
@@ -93,6 +101,7 @@ class Runtime(KeptThreads):
         max_workers: int = 128,
         max_restarts: int = 3,
         max_seconds: float = 5.0,
+        role: Literal["owner", "client", "auto"] = "owner",
         wait: float = 0.0,
         takeover: Literal["force"] | None = None,
         strict: bool = False,
@@ -106,6 +115,11 @@ class Runtime(KeptThreads):
             raise InvalidCall(
                 f"wait is {wait!r} and takeover {takeover!r}; give seconds from 0, and 'force' or None"
             )
+        if role not in _ROLES or (takeover is not None and role != "owner"):
+            raise InvalidCall(
+                f"role is {role!r} and takeover {takeover!r}; give 'owner', 'client' or 'auto', and take a "
+                "store over as its owner"
+            )
         if not isinstance(max_workers, int) or max_workers < 1:
             raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
         if not isinstance(strict, bool):
@@ -117,6 +131,7 @@ class Runtime(KeptThreads):
             self._check_graph(graph)
         self._contexts = check_contexts(self._graphs, contexts or {})
         self._recover = recover
+        self._role = role
         self._wait = wait
         self._takeover = takeover
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -139,9 +154,32 @@ class Runtime(KeptThreads):
 
         Raises:
             StoreOwned: Another process or runtime owns the store.
+            StoreUnavailable: The store cannot be opened, or a client finds none.
         """
         if self._core is not None:
             raise InvalidCall("this runtime was started before; make a new one")
+        if self._role != "owner":
+            check_shared(self._store)
+        if self._role == "client":
+            return self._start_client(self._wait)
+        try:
+            return self._start_owner()
+        except StoreOwned:
+            if self._role == "owner":
+                raise
+        return self._start_client(0.0)
+
+    def _start_client(self, wait: float) -> Self:
+        await_store(self._store, wait)
+        core = Client(self._store, **self._options)
+        core.start()
+        self._core = core
+        places.enter_client(core)
+        for graph in self._graphs:
+            core.hub.register(graph)
+        return self
+
+    def _start_owner(self) -> Self:
         core, taken_over = places.open_public(self._store, self._new_core, wait=self._wait)
         if self._loop is not None:
             core.hub.user_loop = self._loop
@@ -304,7 +342,9 @@ class Runtime(KeptThreads):
         return core, self._graph_of(core, None if image is None else image.row.graph)
 
     def _editor(self) -> tuple[Core, None]:
-        return self._running(), None
+        core = self._running()
+        core.check_owner("a change of threads")
+        return core, None
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event, on the worker where it happens; it must be quick.
@@ -335,6 +375,13 @@ class Runtime(KeptThreads):
         core = self._running()
         refuse_in_node(core, "adrain")
         return await on_a_worker(core.drain, timeout)
+
+    @property
+    def role(self) -> str:
+        """`"owner"` or `"client"`: what it is while it is open, and what it is to be before."""
+        if self._core is None:
+            return self._role
+        return "owner" if self._core.owns else "client"
 
     # Seeing -------------------------------------------------------------------------------------
 

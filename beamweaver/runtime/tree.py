@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.runtime.nodeloop import NodeLoop
+from beamweaver.runtime.postman import Postman
 from beamweaver.runtime.recovery import Recovery
 from beamweaver.runtime.registry import Registry
 from beamweaver.runtime.threads import ThreadSupervisor
@@ -23,7 +24,7 @@ __all__ = ["children", "start_tree"]
 
 def children(hub: Hub) -> list[ChildSpec]:
     """The tree's children in their order: each depends on those before it, so rest_for_one."""
-    return [
+    specs = [
         ChildSpec("registry", Registry, args=(hub,)),
         ChildSpec("timers", Timers, args=(hub,)),
         ChildSpec("writer", CheckpointWriter, args=(hub,)),
@@ -31,19 +32,27 @@ def children(hub: Hub) -> list[ChildSpec]:
         ChildSpec("threads", ThreadSupervisor, args=(hub,)),
         ChildSpec("recovery", Recovery, args=(hub,)),
     ]
+    if hub.store.spool is not None:
+        specs.append(ChildSpec("postman", Postman, args=(hub, hub.store.spool)))
+    return specs
 
 
 def start_tree(
-    hub: Hub, *, max_restarts: int, max_seconds: float, on_end: Callable[[ExitReason], None]
+    hub: Hub,
+    specs: list[ChildSpec],
+    *,
+    max_restarts: int,
+    max_seconds: float,
+    on_end: Callable[[ExitReason], None],
 ) -> ActorRef[Any]:
-    """Start the tree; `on_end` hears how its root ended.
+    """Start the tree of these parts; `on_end` hears how its root ended.
 
     Raises:
         StartError: A child could not start.
     """
     root = hub.system.start(
         Supervisor,
-        children(hub),
+        specs,
         strategy="rest_for_one",
         intensity=max_restarts,
         period=max_seconds,

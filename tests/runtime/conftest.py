@@ -33,6 +33,7 @@ def nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logging.disable(logging.NOTSET)
     assert [core for core in cores if not core._closed] == [], "a core was left open"
     assert places._places == {}, "a place was left open"
+    assert places._clients == {}, "a client was left open"
     eventually(lambda: not (set(threading.enumerate()) - before), timeout=5)
 
 

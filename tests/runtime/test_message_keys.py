@@ -20,8 +20,8 @@ from beamweaver.errors import (
 from beamweaver.events import MessageRejected, RunAdmitted, RunEnded
 from beamweaver.limits import Limits
 from supervisors import ActorSystem
-from supervisors.testing import DeterministicScheduler
-from tests.runtime.children import child, killed, tell_keyed_and_die
+from supervisors.testing import DeterministicScheduler, eventually
+from tests.runtime.children import child, killed, tell_and_die, tell_keyed_and_die
 from tests.runtime.kit import Caller, Events, Gate, line, wrote
 
 
@@ -232,6 +232,48 @@ class TestAsk:
             assert events.of(RunAdmitted) == []
 
 
+class TestRunsOfDeadProcesses:
+    """A message with a key is never taken for the call of a dead process, made again."""
+
+    def gated(self, gate):
+        return line("g", a=gate, b=lambda s: {"log": [s["n"]]}).compile()
+
+    @pytest.mark.parametrize("n", [7, 8])
+    def test_it_waits_behind_a_run_that_was_taken_up(self, disk, n):
+        killed(tell_and_die, disk.path, "t", 7)
+        gate = Gate()
+        with Runtime(disk.open(), graphs=[self.gated(gate)]) as runtime:
+            gate.wait()
+            thread = runtime.thread("t")
+            receipt = thread.tell(Invoke({"n": n}), idempotency_key="k")
+            gate.open()
+            done = thread.ask(Invoke({"n": n}), idempotency_key="k", timeout=10)
+            assert (done.run_id, done.state["log"]) == (receipt.run_id, [7, n])
+
+    @pytest.mark.parametrize("n", [7, 8])
+    def test_so_it_does_behind_one_that_nobody_took_up(self, disk, n):
+        killed(tell_and_die, disk.path, "t", 7)
+        gate = Gate()
+        gate.open()
+        with Runtime(disk.open(), graphs=[self.gated(gate)], recover="called") as runtime:
+            thread = runtime.thread("t")
+            done = thread.ask(Invoke({"n": n}), idempotency_key="k", timeout=10)
+            assert done.state["log"] == [7, n]
+            assert done.run_id != "run-7"
+
+    def test_so_it_does_when_that_run_is_complete(self, disk):
+        killed(tell_and_die, disk.path, "t", 7)
+        gate = Gate()
+        gate.open()
+        with Runtime(disk.open(), graphs=[self.gated(gate)]) as runtime:
+            events = Events(runtime)
+            thread = runtime.thread("t")
+            eventually(lambda: thread.get_state().status == "complete")
+            thread.tell(Invoke({"n": 7}), idempotency_key="k")
+            events.wait(RunAdmitted)
+            assert thread.ask(Continue(), timeout=10).state["log"] == [7, 7]
+
+
 class TestAsync:
     def test_the_awaitable_twins_take_keys(self, store):
         async def main():
@@ -333,6 +375,7 @@ def test_a_kill_between_message_and_receipt_leaves_one_message(disk, point):
         assert runs == {receipt.run_id}, f"the message was taken twice at {point!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", range(1, 7))
 def test_a_message_behind_a_run_is_taken_once_over_a_kill(disk, nth):
     with child(tell_behind_keyed, disk.path, nth) as (process, _pipe):

@@ -76,6 +76,11 @@ class SimCheckpointer(LMDBCheckpointer):
         self._shared = _SimShared(self._path, self._options, SimKv(disk, process, sync=sync))
         assert self._shared.pid == os.getpid()
 
+    @property
+    def spool(self) -> None:
+        """No process but the simulated ones is there."""
+        return
+
     def close(self) -> None:
         """Release ownership."""
         self._shared.release(self._token)  # type: ignore[union-attr]  # it is always there

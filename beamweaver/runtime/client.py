@@ -1,0 +1,166 @@
+"""The core of a runtime that does not own its store: it leaves messages for the owner, and reads."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from msgspec import UNSET
+
+from beamweaver.errors import InvalidCall, NotOwner, StoreUnavailable
+from beamweaver.runtime.core import Core
+from beamweaver.runtime.correspondence import Reader, Sender, Sent
+from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.keys import give_key
+from beamweaver.runtime.letters import letter_of, seal
+from beamweaver.runtime.reading import ReadEnv
+from beamweaver.runtime.requests import Release, Update, make_call
+from beamweaver.runtime.spool import Spool
+from beamweaver.runtime.waiters import Waiting
+from supervisors import ChildSpec
+
+if TYPE_CHECKING:
+    from beamweaver.checkpoint.base import Checkpointer
+    from beamweaver.engine.calls import Call
+    from beamweaver.graph.compiled import CompiledGraph
+    from beamweaver.runtime.requests import Message
+
+__all__ = ["Client", "await_store", "check_shared"]
+
+_TRY_SECONDS: Final = 0.05
+
+
+class Client(Core):
+    """A core without the store's ownership. Its calls wait in `hub.waiters`, as those of an owner do, and
+    outside of the tree: no restart of its two actors is visible to a caller.
+
+    What it has sent and has no answer yet is in `sent`.
+    """
+
+    owns: ClassVar[bool] = False
+
+    def __init__(self, store: Checkpointer, **options: Any) -> None:
+        super().__init__(store, recover="none", keeps=True, **options)
+        folder = store.spool
+        assert folder is not None, "a store without a spool has no clients"
+        self.spool = Spool(folder, self.hub.limits, sync=store.blocks, reached=self.hub.reached)
+        self.sent: dict[str, Sent] = {}
+        self._last_us = 0
+        self._clock = threading.Lock()
+
+    def _take(self, store: Checkpointer, takeover: Literal["force"] | None) -> int:
+        """Nothing is taken."""
+        del store, takeover
+        return 0
+
+    def _children(self) -> list[ChildSpec]:
+        return [
+            ChildSpec("sender", Sender, args=(self.hub, self.spool, self.sent)),
+            ChildSpec("reader", Reader, args=(self.hub, self.spool, self.sent)),
+        ]
+
+    def submit(
+        self,
+        graph: CompiledGraph,
+        thread_id: str,
+        message: Message,
+        *,
+        waits: bool,
+        key: str | None = None,
+    ) -> Waiting:
+        """Judge a call as far as that needs no thread, and have it sent."""
+        hub = self.hub
+        self._check_process()
+        if isinstance(message, Update | Release):
+            self.check_owner("release" if isinstance(message, Release) else "update_state")
+        if getattr(message, "context", UNSET) is not UNSET:
+            raise InvalidCall(
+                "context= is never stored, so it cannot reach the owner of the store; have the owner open "
+                "Runtime(contexts={name: …})"
+            )
+        call = make_call(hub, graph, message, waits=waits)
+        if key is None:
+            call.key_digest = b""
+        else:
+            give_key(call, key, hub.codec, hub.limits)
+            _name_by_key(call, thread_id)
+        env = ReadEnv(hub.codec, GraphCodec(hub.codec, graph))
+        data = seal(letter_of(call, thread_id, self._now_us(), env))
+        receipt = None if waits else self.system.future()
+        waiting = Waiting(call, self.system.future(), receipt)
+        sent = Sent(thread_id, waiting, data)
+        hub.waiters.add(thread_id, waiting)
+        self.sent[call.id] = sent
+        waiting.done.add_done_callback(lambda _done: self._forget(call, sent))
+        if receipt is not None:
+            receipt.add_done_callback(lambda _done: self._forget(call, sent))
+        assert hub.writer is not None, "the sender starts with the client"
+        hub.writer.put(sent)
+        return waiting
+
+    def _forget(self, call: Call, sent: Sent) -> None:
+        if self.sent.get(call.id) is sent:
+            self.sent.pop(call.id, None)
+
+    def _now_us(self) -> int:
+        """The time in microseconds, rising with each message."""
+        with self._clock:
+            self._last_us = max(int(self.system.clock.time() * 1_000_000), self._last_us + 1)
+            return self._last_us
+
+    def check_owner(self, call: str) -> None:
+        """Refuse what only the owner can do."""
+        raise NotOwner(
+            f"{call} changes the store {self.store.identity}, of which this runtime is a client; call it in "
+            "the process that owns the store"
+        )
+
+    def recover_again(self) -> None:
+        """The owner recovers."""
+
+    def drain(self, timeout: float) -> bool:
+        """Nothing runs here; what was sent is the owner's."""
+        del timeout
+        self.hub.draining = True
+        return True
+
+
+def _name_by_key(call: Call, thread_id: str) -> None:
+    """Equal messages of equal keys are one file, whoever sends them, and have one receipt."""
+    of = f"{thread_id}\0{call.key}".encode()
+    call.id = hashlib.blake2b(of, digest_size=16, person=b"message").hexdigest()
+    if not call.named:
+        call.run_id = hashlib.blake2b(of, digest_size=16, person=b"run").hexdigest()
+
+
+def check_shared(store: Checkpointer) -> None:
+    """See that other processes can leave messages for the owner of a store.
+
+    Raises:
+        InvalidCall: They cannot.
+    """
+    if store.spool is None:
+        raise InvalidCall(
+            f"role= is for a store on a disk, and {store.identity} is reached by its own process only; leave "
+            "role= out, or give the path of an LMDB store"
+        )
+
+
+def await_store(store: Checkpointer, wait: float) -> None:
+    """See that there is a store whose owner messages can be left for.
+
+    Raises:
+        StoreUnavailable: There is none yet, or it cannot be opened.
+    """
+    ends = store.monotonic() + wait
+    while not store.exists:
+        left = ends - store.monotonic()
+        if left <= 0:
+            raise StoreUnavailable(
+                f"there is no store at {store.identity} yet; start its owner first, or give wait= seconds",
+                path=store.identity,
+                reason="it does not exist",
+            )
+        store.pause(min(_TRY_SECONDS, left))
+    next(store.threads(limit=1), None)  # opens it: what is wrong with it is found now
