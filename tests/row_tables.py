@@ -161,7 +161,7 @@ DIFFERENT = {
         "141": "a timeout is for sync nodes too",
         "143": "a node that blocks the loop is named",
     },
-    "peers": {"25": "an update of a graph inside is one of its thread, by namespace"},
+    "peers": {},
     "mistakes": {
         "declared write is missing": "nodes do not declare what they write",
         "call before launch": "an app starts its runtime at its first call",

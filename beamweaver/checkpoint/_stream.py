@@ -88,7 +88,9 @@ def find_head(stream: Stream, marks: HeadRow) -> Head | None:
     target = None if move is None else stream.get(move.target)
     if move is None or not is_checkpoint(target):
         return None
-    return Head(target, tuple(entries_of(stream, marks, move.target)), next_seq, tip=move.tip)
+    # What is left of a step that was closed is history of the graphs in it.
+    own = tuple(entries_of(stream, marks, move.target)) if move.tip else ()
+    return Head(target, own, next_seq, tip=move.tip)
 
 
 def entries_of(stream: Stream, marks: HeadRow, seq: int) -> Iterator[Record]:

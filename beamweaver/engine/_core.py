@@ -16,7 +16,7 @@ from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.nested import failures_of
-from beamweaver.engine.rows import finished_row, shows_progress
+from beamweaver.engine.rows import finished_row, holds_steps, shows_progress
 from beamweaver.engine.state import Task
 from beamweaver.errors import InvalidUpdate, SerializationError
 from beamweaver.events import RunEnded, TaskAcknowledged
@@ -164,7 +164,8 @@ class Core:
         record = Record(seq, self.env.epoch, self.env.now_us(), checkpoint, entries)
         clears: tuple[int, ...] = ()
         if checkpoint is None:
-            state.entry_seqs.append(seq)
+            if not (self.family and holds_steps(entries)):
+                state.entry_seqs.append(seq)
         elif state.entry_seqs:
             clears = tuple(state.entry_seqs)
             state.entry_seqs = []

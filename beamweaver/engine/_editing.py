@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver.checkpoint.records import Record, RunRow, ThreadRow
+from beamweaver.engine._inner_edits import inner_edit
 from beamweaver.engine.effects import Transition
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.fitting import check_origin
-from beamweaver.engine.fold import fold, parked_status, raw_entries
+from beamweaver.engine.fold import fold, fold_entries, parked_status, raw_entries
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import Merged, merge, with_initial
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
@@ -156,6 +157,9 @@ class Editing:
     def _superstep(self, edits: tuple[Edit, ...]) -> Asking:
         draft = self.draft
         tasks = draft.step.tasks
+        if edits[0].namespace:
+            self._inside(edits[0])
+            return
         if not tasks:
             nodes = [edit.as_node or self._source() for edit in edits]
             self._new_run = True
@@ -164,7 +168,7 @@ class Editing:
         if any(edit.as_node is None for edit in edits):
             self._amend(edits[0])
             return
-        found = [self._task_of(edit) for edit in edits]
+        found = [self._task_of(draft, edit) for edit in edits]
         if None in found:
             merged = merge(self._graph, draft.values, draft.step, draft.step.era + 1)
             draft.values = merged.values
@@ -202,16 +206,16 @@ class Editing:
             candidates=tuple(self._graph.nodes),
         )
 
-    def _task_of(self, edit: Edit) -> Task | None:
+    def _task_of(self, draft: RunState, edit: Edit) -> Task | None:
         """The task of the open step that an edit stands for; None if it is of another node."""
-        draft, wanted = self.draft, edit.as_node
+        wanted = edit.as_node
         tasks = draft.step.tasks
         for task in tasks:
             if draft.id_of(task) == wanted:
                 return task
         of_node = [task for task in tasks if task.node == wanted]
         if not of_node:
-            if wanted in (START, END) or wanted in self._graph.nodes:
+            if edit.namespace or wanted in (START, END) or wanted in self._graph.nodes:
                 return None
             raise InvalidCall(
                 f"as_node is {wanted!r}, which is no node of graph {self._graph.name!r} and no task of the "
@@ -230,6 +234,13 @@ class Editing:
         return open_[0]
 
     # The open step stays ------------------------------------------------------------------------
+
+    def _inside(self, edit: Edit) -> None:
+        """An edit of a graph inside of a task: one entry more of the open step."""
+        entry = inner_edit(self.draft, edit, self._env, self._task_of)
+        fold_entries(self.draft, (entry,), self._env)
+        self._entries = (*self._entries, entry)
+        self._put_off()
 
     def _amend(self, edit: Edit) -> None:
         if not edit.prepared.empty:

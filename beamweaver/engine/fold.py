@@ -12,7 +12,7 @@ from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.growth import chains_of
 from beamweaver.engine.kept import is_kept, kept_of
 from beamweaver.engine.merge import with_initial
-from beamweaver.engine.rows import apply_entry, shows_progress, task_of, values_of
+from beamweaver.engine.rows import apply_entry, holds_steps, shows_progress, task_of, values_of
 from beamweaver.engine.state import InnerState, OpenStep, RunState
 from beamweaver.engine.unread import Unread
 from beamweaver.types import START
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Checkpoint, Record, StatusName, ThreadImage
     from beamweaver.engine.env import Env
 
-__all__ = ["fold", "fold_along", "parked_status", "progress_of", "raw_entries"]
+__all__ = ["fold", "fold_along", "fold_entries", "parked_status", "progress_of", "raw_entries"]
 
 
 def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
@@ -52,10 +52,11 @@ def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
     state.parent_seq = checkpoint.parent
     _go_to(state, checkpoint, env)
     state.tip = image.tip
-    _apply(state, raw_entries(image.checkpoint) if raw else image.checkpoint.entries, env)
+    fold_entries(state, raw_entries(image.checkpoint) if raw else image.checkpoint.entries, env)
     for record in () if raw else image.entries:
-        _apply(state, record.entries, env)
-        state.entry_seqs.append(record.seq)
+        fold_entries(state, record.entries, env)
+        if not holds_steps(record.entries):
+            state.entry_seqs.append(record.seq)
     state.seq = image.next_seq
     state.progress_seq = progress_of(image)
     return state
@@ -92,7 +93,7 @@ def fold_along(image: ThreadImage, env: Env) -> Iterator[RunState]:
     for record in image.entries:
         for entry in record.entries:
             for piece in _pieces(entry):
-                _apply(state, (piece,), env)
+                fold_entries(state, (piece,), env)
                 yield state
 
 
@@ -143,7 +144,8 @@ def _go_to(state: RunState, checkpoint: Checkpoint, env: Env) -> None:
     state.step = OpenStep(checkpoint.next_step, [task_of(row, env) for row in checkpoint.tasks])
 
 
-def _apply(state: RunState, entries: tuple[Entry, ...], env: Env) -> None:
+def fold_entries(state: RunState, entries: tuple[Entry, ...], env: Env) -> None:
+    """Fold entries into the open step, those of graphs in its tasks included."""
     for entry in entries:
         if type(entry) is Inner:
             _apply_inner(state, entry, env)
@@ -175,7 +177,7 @@ def _apply_inner(state: RunState, entry: Inner, env: Env) -> None:
     inner = known
     if record.checkpoint is not None:
         _apply_checkpoint(inner, record, entry, within)
-    _apply(inner, record.entries, within)
+    fold_entries(inner, record.entries, within)
     inner.seq = record.seq + 1
 
 

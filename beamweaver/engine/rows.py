@@ -25,7 +25,7 @@ from beamweaver.checkpoint.entries import (
     UpRow,
     WriteRow,
 )
-from beamweaver.checkpoint.records import CallRow
+from beamweaver.checkpoint.records import CallRow, decode_record
 from beamweaver.engine.calls import CallKind
 from beamweaver.engine.kept import is_kept
 from beamweaver.engine.nested import amend_inside, passed_on, question_of, reopen
@@ -58,6 +58,7 @@ __all__ = [
     "edited_row",
     "finished_row",
     "handled_row",
+    "holds_steps",
     "input_data",
     "retry_row",
     "send_rows",
@@ -241,6 +242,16 @@ def sends_of(rows: tuple[SendRow, ...], env: Env) -> tuple[Planned, ...]:
 def shows_progress(entries: tuple[Entry, ...]) -> bool:
     """Whether a record with these entries shows that a task went on."""
     return any(type(entry) in _PROGRESS for entry in entries)
+
+
+def holds_steps(entries: Iterable[Entry]) -> bool:
+    """Whether graphs inside of tasks have steps in entries: such a record is their history, and stays."""
+    for entry in entries:
+        if type(entry) is Inner:
+            record = decode_record(entry.data)
+            if record.checkpoint is not None or holds_steps(record.entries):
+                return True
+    return False
 
 
 def apply_entry(state: RunState, entry: Entry, env: Env) -> None:

@@ -79,13 +79,19 @@ class Amendment(Result, eq=False):
 
 
 class Edit:
-    """One update by a caller: as which node (or task, by its id), None if it is to be found out, and what."""
+    """One update by a caller: as which node (or task, by its id), None if it is to be found out, and what.
 
-    __slots__ = ("as_node", "prepared")
+    `namespace` is the path to the graph inside of a task that it is of, if it is of one.
+    """
 
-    def __init__(self, as_node: str | None, prepared: Prepared) -> None:
+    __slots__ = ("as_node", "namespace", "prepared")
+
+    def __init__(
+        self, as_node: str | None, prepared: Prepared, namespace: tuple[str, ...] = ()
+    ) -> None:
         self.as_node = as_node
         self.prepared = prepared
+        self.namespace = namespace
 
 
 class Question:

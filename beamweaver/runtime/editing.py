@@ -59,7 +59,8 @@ class EditedThreads(abc.ABC):
             values: What a node may return: an update, a `Command`, a `Send`, a list of these; or None.
             as_node: The node that they count as written by, `START`, `END`, or the id of a task.
             checkpoint_id: An older checkpoint, which starts a branch; the head if None.
-            namespace: Of a subgraph; `()` is the graph itself.
+            namespace: The path of nodes to a graph that has begun in the open step: the edit is of that
+                graph's open step. `()` is the graph itself.
             config: LangGraph's form of thread and checkpoint.
             on_busy: While the thread runs: `"queue"` waits for it, `"reject"` raises `ThreadBusy`.
 
@@ -151,28 +152,30 @@ class EditedThreads(abc.ABC):
         thread_id: str | None,
         supersteps: Sequence[Sequence[StateUpdate]],
         checkpoint_id: str | None,
-        namespace: object,
+        namespace: tuple[str, ...],
         config: Mapping[str, Any] | None,
         on_busy: str,
     ) -> str:
-        thread_id, checkpoint = _checked(thread_id, checkpoint_id, namespace, config)
+        thread_id, checkpoint = _checked(thread_id, checkpoint_id, config)
         core, graph = self._place_of_edit(thread_id)
-        return make_edit(core, graph, thread_id, Update(supersteps, checkpoint, on_busy))
+        update = Update(supersteps, checkpoint, on_busy, namespace)
+        return make_edit(core, graph, thread_id, update)
 
     async def _amake(
         self,
         thread_id: str | None,
         supersteps: Sequence[Sequence[StateUpdate]],
         checkpoint_id: str | None,
-        namespace: object,
+        namespace: tuple[str, ...],
         config: Mapping[str, Any] | None,
         on_busy: str,
     ) -> str:
         from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
 
-        thread_id, checkpoint = _checked(thread_id, checkpoint_id, namespace, config)
+        thread_id, checkpoint = _checked(thread_id, checkpoint_id, config)
         core, graph = await on_a_worker(self._place_of_edit, thread_id)  # it may open files
-        return await amake_edit(core, graph, thread_id, Update(supersteps, checkpoint, on_busy))
+        update = Update(supersteps, checkpoint, on_busy, namespace)
+        return await amake_edit(core, graph, thread_id, update)
 
 
 def make_edit(core: Core, graph: CompiledGraph, thread_id: str, update: Update) -> str:
@@ -204,14 +207,9 @@ def _submitted(core: Core, graph: CompiledGraph, thread_id: str, update: Update)
 def _checked(
     thread_id: str | None,
     checkpoint_id: str | None,
-    namespace: object,
     config: Mapping[str, Any] | None,
 ) -> tuple[str, str | None]:
     given, checkpoint = place_of(thread_id, config, checkpoint_id)
     if given is None:
         raise InvalidCall("update_state needs a thread_id; it is in the outcome of every call")
-    if namespace not in ((), []):
-        raise InvalidCall(
-            f"namespace is {namespace!r}; an edit is of the graph itself, whose namespace is ()"
-        )
     return given, checkpoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import InvalidCall
+from beamweaver.graph._text import listed, nearest
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.options import METADATA, TAGS
 from beamweaver.runtime.reading import ReadEnv, folded, metadata_of, seq_of, snapshot
@@ -42,7 +43,8 @@ def read_history(
         filter: What the metadata of each must have; of `"tags"` some are enough.
 
     Raises:
-        InvalidCall: An argument is wrong.
+        InvalidCall: An argument is wrong. That a filter names a key which no checkpoint has is known, and
+            raised, when all of them were read.
     """
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise InvalidCall(f"limit is {limit!r}; give a number from 0, or None for all")
@@ -55,7 +57,7 @@ def read_history(
         )
     at = seq_of(before)
     images = store.history(thread_id, before=at, limit=None if wanted else limit)
-    return _states(images, codec, find, wanted, limit)
+    return _states(images, codec, find, wanted, limit, whole=before is None)
 
 
 def _states(
@@ -64,22 +66,44 @@ def _states(
     find: Callable[[str, str], CompiledGraph],
     wanted: Mapping[str, Any],
     limit: int | None,
+    *,
+    whole: bool,
 ) -> Iterator[ThreadState]:
     plans: GraphCodec | None = None
     left = limit
+    seen: set[str] = set()
     while left is None or left > 0:
         image = next(images, None)
         if image is None:
+            if whole:
+                _refuse_unknown(wanted, seen)
             return
         if plans is None:
             graph = find(image.row.thread_id, image.row.graph)
             plans = GraphCodec(codec, graph)
             env = ReadEnv(codec, plans)
-        if wanted and not _fits(metadata_of(image, env, raw=True), wanted):
-            continue
+        if wanted:
+            metadata = metadata_of(image, env, raw=True)
+            seen.update(metadata)
+            if not _fits(metadata, wanted):
+                continue
         state, error = folded(image, codec, plans, raw=True)
         yield snapshot(graph, image, state, env, raw=True, graph_error=error)
         left = None if left is None else left - 1
+
+
+def _refuse_unknown(wanted: Mapping[str, Any], seen: set[str]) -> None:
+    """Refuse a filter by a key that no checkpoint of the thread has.
+
+    Raises:
+        InvalidCall: There is one.
+    """
+    for key in wanted:
+        if seen and key not in {*seen, TAGS}:
+            raise InvalidCall(
+                f"filter names {key!r}, which no checkpoint of the thread has in its metadata."
+                f"{nearest(key, sorted(seen))} Those are: {listed(sorted(seen))}"
+            )
 
 
 def _fits(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

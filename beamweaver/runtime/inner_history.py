@@ -1,18 +1,22 @@
-"""The steps of a graph inside of a task, as far as the records of the open step tell of them."""
+"""The steps of a graph inside of a task, from the records that stay when the step around is closed."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.fold import fold, fold_along
+from beamweaver.errors import DeserializationError
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.inner_views import check_namespace, inner_at
+from beamweaver.runtime.inner_views import inner_at
+from beamweaver.runtime.namespaces import check_namespace
 from beamweaver.runtime.reading import ReadEnv, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from beamweaver.checkpoint.base import Checkpointer
+    from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import ThreadState
 
@@ -27,7 +31,9 @@ def read_inner_history(
     namespace: Sequence[str],
     limit: int | None,
 ) -> Iterator[ThreadState]:
-    """The steps that the graph at a namespace has committed in the thread's open step, newest first.
+    """The steps that the graph at a namespace has committed, newest first, over all branches.
+
+    The last step of such a graph is none of them: it is the result of the node, in the step around.
 
     Args:
         store: Where the thread is.
@@ -42,17 +48,40 @@ def read_inner_history(
     """
     image = store.load(thread_id)
     if image is None:
-        return
+        return iter(())
     graph = find(thread_id, image.row.graph)
     names = check_namespace(graph, namespace)
-    env = ReadEnv(codec, GraphCodec(codec, graph))
-    outer = snapshot(graph, image, fold(image, env), env, raw=False)
+    return islice(_steps(store, codec, graph, thread_id, names), limit)
+
+
+def _steps(
+    store: Checkpointer, codec: Any, graph: CompiledGraph, thread_id: str, names: tuple[str, ...]
+) -> Iterator[ThreadState]:
+    plans = GraphCodec(codec, graph)
+    node = names[0].partition(":")[0]
+    for seen in store.history(thread_id, values=False):
+        checkpoint = seen.checkpoint.checkpoint
+        assert checkpoint is not None, "an image begins at a checkpoint"
+        if all(task.node != node for task in checkpoint.tasks):
+            continue
+        image = store.load(thread_id, seen.checkpoint.seq, entries=True)
+        if image is None:
+            continue  # it was removed meanwhile
+        try:
+            yield from _inside(image, ReadEnv(codec, plans), names)
+        except DeserializationError:  # it is of an older version: plain data is shown
+            yield from _inside(image, ReadEnv(codec, plans, old=True), names)
+
+
+def _inside(image: ThreadImage, env: ReadEnv, names: tuple[str, ...]) -> list[ThreadState]:
+    """The steps of the graph in the step that follows a checkpoint."""
+    outer = snapshot(env.graph, image, fold(image, env), env, raw=False)
     found: list[ThreadState] = []
     for state in fold_along(image, env):
-        inner = inner_at(outer, state, env, names)
+        inner = inner_at(outer, state, env, names, kept=False)
         if inner is not None and (not found or _is_another(inner, found[-1])):
             found.append(inner)
-    yield from found[::-1][:limit]
+    return found[::-1]
 
 
 def _is_another(state: ThreadState, before: ThreadState) -> bool:

@@ -8,46 +8,20 @@ import msgspec
 
 from beamweaver.engine.kept import place_at, unpacked
 from beamweaver.engine.state import InnerState
-from beamweaver.errors import InvalidCall
-from beamweaver.graph._text import listed, nearest
+from beamweaver.runtime.namespaces import graph_at
 from beamweaver.runtime.reading import values_and_fault, view_of_task, waiting_nodes
 from beamweaver.types import START
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from beamweaver.engine.env import Env
     from beamweaver.engine.state import RunState, Task
-    from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import TaskView, ThreadState
 
-__all__ = ["check_namespace", "inner_at", "with_subgraphs"]
-
-
-def check_namespace(graph: CompiledGraph, namespace: Sequence[str]) -> tuple[str, ...]:
-    """A path of nodes that are graphs, the outermost first.
-
-    Raises:
-        InvalidCall: It is none of this graph.
-    """
-    if isinstance(namespace, str) or not all(isinstance(name, str) for name in namespace):
-        raise InvalidCall(
-            f"namespace is {namespace!r}; give a tuple of nodes, the outermost first, such as ('child',)"
-        )
-    for name in namespace:
-        node = graph.nodes.get(name.partition(":")[0])
-        if node is None or node.subgraph is None:
-            known = [each.name for each in graph.nodes.values() if each.subgraph is not None]
-            raise InvalidCall(
-                f"namespace names {name!r}, and graph {graph.name!r} has no such node that is a graph."
-                f"{nearest(name, known)} Those that are: {listed(known)}"
-            )
-        graph = node.subgraph
-    return tuple(namespace)
+__all__ = ["inner_at", "with_subgraphs"]
 
 
 def inner_at(
-    outer: ThreadState, state: RunState, env: Env, namespace: tuple[str, ...]
+    outer: ThreadState, state: RunState, env: Env, namespace: tuple[str, ...], *, kept: bool = True
 ) -> ThreadState | None:
     """How the graph at a namespace stands: the first that has begun there, else what a persistent one kept.
 
@@ -56,17 +30,16 @@ def inner_at(
         state: The same, folded.
         env: Decodes the thread's values.
         namespace: The path of nodes.
+        kept: Whether what a persistent one kept is shown where none has begun.
     """
     found = _find(state, namespace)
     if found is not None:
         return _inner_state(outer, found)
-    data = (state.kept or {}).get(place_at(namespace))
+    data = (state.kept or {}).get(place_at(namespace)) if kept else None
     if data is None:
         return None
-    for name in namespace:
-        subgraph = env.graph.nodes[name.partition(":")[0]].subgraph
-        assert subgraph is not None, "the namespace was checked"
-        env = env.inside(subgraph)
+    for depth in range(len(namespace)):
+        env = env.inside(graph_at(env.graph, namespace[depth : depth + 1]))
     return msgspec.structs.replace(
         outer,
         values=env.graph.shape.make(unpacked(data, env)),

@@ -91,14 +91,15 @@ class KeptThreads(EditedThreads):
                 `source` (`"input"`, `"loop"`, `"update"` or `"fork"`), `step`, `run_id`, `reason` and
                 `owner_deaths`.
             namespace: The nodes that lead to a graph inside of this one, the outermost first: its steps
-                in place of the thread's. They are kept while the step of the graph around is open, and no
-                longer; of several at once the first one's are given. `before` and `filter` are for threads.
+                in place of the thread's, but the last of each time that it ran, which is the node's result.
+                Of several at once the first one's are given. `before` and `filter` are for threads.
 
         Returns:
             An iterator of states; `state.config["configurable"]["checkpoint_id"]` is the checkpoint's id.
 
         Raises:
-            InvalidCall: An argument is wrong; raised by the call.
+            InvalidCall: An argument is wrong; raised by the call. Or `filter` names a key that no checkpoint
+                of the thread has; raised when all were read.
             WrongGraph: The thread belongs to another graph than the app's; raised by the first item.
             UnknownGraph: The runtime has no such graph; raised by the first item.
             CorruptRecord: A record is damaged; raised where it is reached.

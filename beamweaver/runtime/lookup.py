@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.refusals import wrong_graph
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.inner_views import check_namespace, inner_at, with_subgraphs
+from beamweaver.runtime.inner_views import inner_at, with_subgraphs
+from beamweaver.runtime.namespaces import check_namespace
 from beamweaver.runtime.reading import ReadEnv, folded, is_checkpoint, seq_of, snapshot, why_not
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from beamweaver.errors import (
 )
 from beamweaver.graph.edits import normalize_update
 from beamweaver.runtime.inputs import encoded, prepare
+from beamweaver.runtime.namespaces import check_namespace, graph_at
 from beamweaver.runtime.options import choice, rerun_of, run_options
 from beamweaver.runtime.reading import seq_of
 from beamweaver.types import END, Cancel, Command, Continue, Invoke, Resume, StateUpdate
@@ -49,6 +50,7 @@ class Update(msgspec.Struct, frozen=True):
     supersteps: Sequence[Sequence[StateUpdate]]
     checkpoint_id: str | None = None
     on_busy: str = "queue"
+    namespace: tuple[str, ...] = ()
 
 
 Message = Invoke | Resume | Continue | Cancel | Release | Update
@@ -172,7 +174,7 @@ def make_call(
         _give_answers(call, message.answer, message.answers)
     elif isinstance(message, Update):
         call.on_busy = choice("on_busy", message.on_busy, ("queue", "reject", "cancel"))
-        call.updates = _edits(hub, graph, message.supersteps)
+        call.updates = _edits(hub, graph, message.supersteps, message.namespace)
     _give_place(hub, call, message)
     return call
 
@@ -270,7 +272,9 @@ def _is_map(answer: dict[Any, Any]) -> bool:
     return bool(answer) and all(isinstance(k, str) and k.startswith("int_") for k in answer)
 
 
-def _edits(hub: Hub, graph: CompiledGraph, given: object) -> tuple[tuple[Edit, ...], ...]:
+def _edits(
+    hub: Hub, graph: CompiledGraph, given: object, namespace: tuple[str, ...]
+) -> tuple[tuple[Edit, ...], ...]:
     """The updates of each superstep, judged.
 
     Raises:
@@ -282,6 +286,8 @@ def _edits(hub: Hub, graph: CompiledGraph, given: object) -> tuple[tuple[Edit, .
     if not supersteps:
         raise InvalidCall(f"the supersteps are {given!r}; give at least one: {example}")
     made = []
+    names = check_namespace(graph, namespace)
+    graph = graph_at(graph, names)
     for updates in supersteps:
         if not isinstance(updates, (list, tuple)) or not updates:
             raise InvalidCall(f"a superstep is {updates!r}; give a list of updates: {example}")
@@ -294,13 +300,18 @@ def _edits(hub: Hub, graph: CompiledGraph, given: object) -> tuple[tuple[Edit, .
                 f"a superstep has {len(nodes)} updates, as_node= {nodes}; several in one superstep each need "
                 "a node of their own, and none of them END"
             )
-        made.append(tuple([_edit(hub, graph, update) for update in updates]))
+        if names and len(nodes) > 1:
+            raise InvalidCall(
+                f"a superstep has {len(nodes)} updates of the graph at {names!r}; give one in each superstep"
+            )
+        made.append(tuple([_edit(hub, graph, update, names) for update in updates]))
     return tuple(made)
 
 
-def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate) -> Edit:
+def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate, namespace: tuple[str, ...]) -> Edit:
     answer = normalize_update(graph, update.as_node, update.values)
-    return Edit(update.as_node, encoded(hub, hub.codec_of(graph), answer, "the update"))
+    prepared = encoded(hub, hub.codec_of(graph), answer, "the update")
+    return Edit(update.as_node, prepared, namespace)
 
 
 def _run_id(run_id: object, limits: Limits) -> str:

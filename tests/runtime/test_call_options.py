@@ -170,10 +170,13 @@ class TestMetadata:
                 ({"tags": ["y"]}, 3),
                 ({"tags": ["x", "z"]}, 0),
                 ({"user": "ann", "source": "loop"}, 2),
-                ({"colour": 1}, 0),
             ]:
                 found = list(app.get_state_history("t", filter=wanted))
                 assert len(found) == count, wanted
+            with pytest.raises(
+                InvalidCall, match="'colour', which no checkpoint of the thread has"
+            ):
+                list(app.get_state_history("t", filter={"colour": 1}))
             assert "user" not in app.get_state("t").metadata
 
     def test_a_later_call_of_the_run_adds_to_it(self, store):

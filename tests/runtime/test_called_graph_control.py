@@ -212,7 +212,7 @@ class TestRoom:
 class TestSleeps:
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_sleep_of_it_parks_the_node_and_the_thread_sleeps(self, place, kind):
+    def test_a_sleep_of_it_parks_the_node_and_the_thread_sleeps(self, disk, kind):
         a = Counted(wrote("a"))
 
         def rests(_state, ctx):
@@ -228,7 +228,7 @@ class TestSleeps:
             return {"log": (await ctx.call(called))["log"]}
 
         node = calls if kind == "sync" else calls_async
-        with line("top", calls=node).compile(checkpointer=place.open()) as app:
+        with line("top", calls=node).compile(checkpointer=disk.open()) as app:
             caller = Caller(app.invoke, {}, thread_id="t")
             eventually(lambda: (s := app.get_state("t")) and s.status == "sleeping", timeout=10)
             assert caller.join().state["log"] == ["a", "rested"]

@@ -104,7 +104,7 @@ class TestOpenSteps:
 
 
 class TestHistory:
-    """A graph's own steps, as long as the step around is open."""
+    """A graph's own steps, while the step around is open."""
 
     def test_its_steps_are_given_newest_first(self, store):
         with waiting(store) as app:
