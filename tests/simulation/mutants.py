@@ -7,7 +7,6 @@ seed that finds each; the seeds are kept in `mutants.txt`, and CI replays them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,26 +25,16 @@ from beamweaver.engine.machine import Machine
 from beamweaver.runtime.recovery import Recovery
 from beamweaver.runtime.waiters import Waiters
 from beamweaver.runtime.writer import CheckpointWriter
+from tests.mutants import Mutant, read_found
+from tests.mutants import around as _around
+from tests.mutants import instead as _instead
+from tests.simulation.config import Config
 from tests.simulation.disk import SimKv
+from tests.simulation.shrink import failure_of
 
-__all__ = ["FOUND", "MUTANTS", "found"]
+__all__ = ["FOUND", "MUTANTS", "fails", "found"]
 
 FOUND = Path(__file__).with_name("mutants.txt")
-Mutant = Callable[[], AbstractContextManager[Any]]
-
-
-def _around(owner: Any, name: str, change: Callable[..., Any]) -> Mutant:
-    """The function of that name, as `change(original, *args)`."""
-    original = getattr(owner, name)
-
-    def mutated(*args: Any, **options: Any) -> Any:
-        return change(original, *args, **options)
-
-    return lambda: patch.object(owner, name, mutated)
-
-
-def _instead(owner: Any, name: str, answer: Callable[..., Any]) -> Mutant:
-    return lambda: patch.object(owner, name, answer)
 
 
 def _commit(**changes: Any) -> Mutant:
@@ -269,7 +258,9 @@ MUTANTS: dict[str, Mutant] = {
 
 def found() -> dict[str, int]:
     """The seed that finds each mutant, as far as it is known."""
-    if not FOUND.exists():
-        return {}
-    lines = [line.rpartition(" ") for line in FOUND.read_text().splitlines() if line]
-    return {name: int(seed) for name, _, seed in lines}
+    return read_found(FOUND)
+
+
+def fails(seed: int) -> bool:
+    """Whether the history of a seed ends with a failure."""
+    return failure_of(Config.drawn(seed)) is not None
