@@ -128,8 +128,10 @@ class Emitted(_Event, frozen=True, kw_only=True):
 
 
 class StepCommitted(_Event, frozen=True, kw_only=True):
-    """A step is durable. One of a subgraph has no `checkpoint_id`, for it is kept with its parent's step;
-    under `durability="exit"` a step may be not `durable` yet, and has no checkpoint of its own then.
+    """A step is durable. One of a subgraph has no `checkpoint_id`, for it is kept with its parent's step.
+
+    A step that goes on early is told when it is over, as not `durable` and without a checkpoint; under
+    `durability="async"` it is told again when it is durable.
     """
 
     step: int

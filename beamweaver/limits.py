@@ -71,6 +71,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How many commits one store transaction holds."""
     group_bytes: int = 16 << 20
     """How many bytes one store transaction holds, unless a single commit is larger."""
+    ahead_commits: int = 64
+    """How many commits of a thread may be on their way under `durability="async"`; then its steps wait."""
+    ahead_bytes: int = 16 << 20
+    """How many bytes these have, unless a single one is larger."""
+    ahead_bytes_in_all: int = 256 << 20
+    """How many bytes those of all threads have together; beyond it a thread has one commit on its way."""
     abandoned: int = 64
     """How many workers may be held by killed nodes that never returned."""
     full_versions_every: int = 64

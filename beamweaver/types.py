@@ -405,7 +405,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] | None = None
     tags: Sequence[str] = ()
     rerun: Sequence[str] = ()
-    durability: Literal["sync", "exit"] = "sync"
+    durability: Literal["sync", "async", "exit"] = "sync"
     checkpoint_id: str | None = None
     fork: bool = False
     context: Any = msgspec.UNSET

@@ -3,7 +3,8 @@
 `python -m benchmarks.budget` prints it for a line of nodes on each store, and for the tasks of a
 fan-out. Calls are counted by a profiler that the first and the last of the nodes looked at switch
 on and off on their worker, so they show what runs there between the two; its times are inflated
-and tell shares only. `--allocations` counts allocator calls too (a C compiler is needed).
+and tell shares only. `--durability async` shows the same in that mode. `--allocations` counts
+allocator calls too (a C compiler is needed).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ Runner: TypeAlias = Callable[[Probe], None]
 
 
 @contextmanager
-def _line(store: str, nodes: int, skip: int) -> Iterator[tuple[Runner, int]]:
+def _line(store: str, nodes: int, skip: int, durability: str) -> Iterator[tuple[Runner, int]]:
     """A line; its nodes `skip` and `nodes - skip` hold the probe. Yields runner and steps."""
     box: list[Probe] = []
 
@@ -84,7 +85,7 @@ def _line(store: str, nodes: int, skip: int) -> Iterator[tuple[Runner, int]]:
 
     bodies: list[Callable[[shapes.Line], dict[str, int]]] = [shapes.increment] * nodes
     bodies[skip], bodies[nodes - skip] = first, last
-    with _app(our_side.line_graph(bodies), store, nodes) as call:
+    with _app(our_side.line_graph(bodies), store, nodes, durability) as call:
 
         def run(probe: Probe) -> None:
             box.append(probe)
@@ -94,7 +95,7 @@ def _line(store: str, nodes: int, skip: int) -> Iterator[tuple[Runner, int]]:
 
 
 @contextmanager
-def _fan(store: str, sends: int) -> Iterator[tuple[Runner, int]]:
+def _fan(store: str, sends: int, durability: str) -> Iterator[tuple[Runner, int]]:
     """A fan-out between two nodes that hold the probe; yields runner and tasks."""
     from beamweaver import END, START, Graph, Send  # noqa: PLC0415  # as the sides do
 
@@ -112,7 +113,7 @@ def _fan(store: str, sends: int) -> Iterator[tuple[Runner, int]]:
     graph.add_node("plan", before).add_node("square", shapes.square).add_node("after", after)
     graph.add_edge(START, "plan").add_edge("square", "after").add_edge("after", END)
     graph.add_conditional_edges("plan", shapes.fan_router(Send), ["square"])
-    with _app(graph, store, 3) as call:
+    with _app(graph, store, 3, durability) as call:
 
         def run(probe: Probe) -> None:
             box.append(probe)
@@ -122,14 +123,19 @@ def _fan(store: str, sends: int) -> Iterator[tuple[Runner, int]]:
 
 
 @contextmanager
-def _app(graph: Any, store: str, depth: int) -> Iterator[Callable[[dict[str, Any]], Any]]:
+def _app(
+    graph: Any, store: str, depth: int, durability: str
+) -> Iterator[Callable[[dict[str, Any]], Any]]:
     numbers = itertools.count()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         app = graph.compile(checkpointer=our_side.checkpointer(store, folder))
 
         def call(values: dict[str, Any]) -> Any:
             thread_id = f"thread-{next(numbers)}"
-            return app.invoke(values, thread_id=thread_id, recursion_limit=depth + 10).state
+            limit = depth + 10
+            return app.invoke(
+                values, thread_id=thread_id, recursion_limit=limit, durability=durability
+            ).state
 
         with app:
             yield call
@@ -237,28 +243,31 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--top", type=int, default=25, help="functions listed a budget")
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--sends", type=int, default=1_000)
+    parser.add_argument("--durability", choices=("sync", "async", "exit"), default="sync")
     options = parser.parse_args(argv)
     if options.count:
-        for name, run, units, unit in _shapes(options.nodes, options.sends):
+        for name, run, units, unit in _shapes(options):
             _count(name, run, units, unit)
         return 0
     print(report.machine(tempfile.gettempdir()))
-    for name, run, units, unit in _shapes(options.nodes, options.sends):
+    for name, run, units, unit in _shapes(options):
         _show(name, run, units, unit, options.top)
     if options.allocations:
         print(flush=True)
         sizes = ["--nodes", str(options.nodes), "--sends", str(options.sends)]
+        sizes += ["--durability", options.durability]
         if allocations.restart_counted("benchmarks.budget", ["--count", *sizes]) is None:
             print("no C compiler: allocator calls are not counted")
     return 0
 
 
-def _shapes(nodes: int, sends: int) -> Iterator[tuple[str, Runner, int, str]]:
+def _shapes(options: argparse.Namespace) -> Iterator[tuple[str, Runner, int, str]]:
+    nodes, mode = options.nodes, options.durability
     for store in _STORES:
-        with _line(store, nodes, nodes // 10) as (run, steps):
+        with _line(store, nodes, nodes // 10, mode) as (run, steps):
             yield f"line, {store}", run, steps, "step"
     for store in ("memory", "power-loss"):
-        with _fan(store, sends) as (run, tasks):
+        with _fan(store, options.sends, mode) as (run, tasks):
             yield f"fan-out, {store}", run, tasks, "task"
 
 

@@ -179,7 +179,7 @@ class RunOptions(msgspec.Struct, array_like=True, frozen=True):
         metadata: What the caller notes, each value encoded.
         interrupt_before: Nodes before which the run stops, `("*",)` for all; None for the graph's own.
         interrupt_after: The same for nodes after which it stops.
-        durability: `"sync"`, `"exit"`, or `""` for `"sync"`.
+        durability: `"sync"`, `"async"`, `"exit"`, or `""` for `"sync"`.
     """
 
     run_timeout: float | None = None

@@ -17,7 +17,7 @@ from beamweaver.engine.kept import is_kept
 from beamweaver.engine.merge import Merged
 from beamweaver.engine.plan import Next
 from beamweaver.engine.rows import continue_step, task_rows
-from beamweaver.engine.state import Sleep
+from beamweaver.engine.state import Loose, Sleep
 from beamweaver.errors import SerializationError
 from beamweaver.events import StepCommitted
 from beamweaver.types import START
@@ -75,6 +75,8 @@ class Child(Callers):
         self.commands: list[Result] = []
         """What its last step commands the graph around."""
         self._written: tuple[str, ...] | None = None
+        self._late_written: tuple[str, ...] = ()
+        """The keys that nodes wrote in steps that were left out."""
 
     def asked_for(self) -> list[Effect]:
         """What it asks of the world since the last time."""
@@ -124,12 +126,8 @@ class Child(Callers):
         self.state.row = msgspec.structs.replace(row, status="running", run=run)
 
     def adopt_options(self) -> None:
-        """The options of the run hold at every depth; that a failure stops all others is one.
-
-        Its steps are durable one by one, whatever is left out of the records around it.
-        """
+        """The options of the run hold at every depth; that a failure stops all others is one."""
         super().adopt_options()
-        self.puts_off = False
         self._panics = self._panics or self.outer.panics
 
     def touch(self) -> None:
@@ -177,19 +175,31 @@ class Child(Callers):
             self.start_ready()
         starved = (self.ready or self.ready_async) and self.stop is None
         if self.running or self.sleeping or starved:
-            if self.dirty:
+            if self.dirty and (not self.early or self.runs_ahead or self.must_flush()):
                 self.flush()
             return False
         return self.close()
 
     def flush(self) -> None:
         """Hand on what happened; nothing waits for it but those who listen, and due times."""
-        entries = self.take_dirty()
+        loose = self.early and not self.must_flush()
+        self._hand_entries(self.take_dirty(), loose=loose)
+
+    def hand_late(self) -> None:
+        """Hand on what was left out: a record of the graph around brings it along."""
+        for child in self.living():
+            child.hand_late()
+        if self.alive and (self.late is not None or self.dirty):
+            self._hand_entries(self.take_dirty(), loose=True)
+
+    def _hand_entries(self, entries: tuple[Entry, ...], *, loose: bool) -> None:
         saved, self._saving = self._saving, []
         acks, self.acking = self.acking or [], None
-        if self._open_first():
+        if self._open_first(loose=loose):
+            checkpoint = None if self.late is None else self._with_late(self.late, None)
             self.state.seq += 1
-            self._hand(Record(self.state.seq - 1, 0, self.env.now_us(), None, entries))
+            record = Record(self.state.seq - 1, 0, self.env.now_us(), checkpoint, entries)
+            self._hand(record, loose=loose)
             self._await(partial(self._saved, saved), acks)
 
     def _saved(self, saved: list[Task | Noted]) -> None:
@@ -226,11 +236,8 @@ class Child(Callers):
         self.alive = False
         self.halt(Stop("failed"), wait=False)
         entries = self.take_dirty() if self.in_flight is None else ()
-        acks, self.acking = self.acking or [], None
-        if entries and self._open_first():
-            self.state.seq += 1
-            self._hand(Record(self.state.seq - 1, 0, self.env.now_us(), None, entries))
-            self._await(partial(self._saved, self._saving), acks)
+        if entries or self.late is not None:
+            self._hand_entries(entries, loose=False)
         self.active = False
         self._drop_timers()
 
@@ -249,6 +256,8 @@ class Child(Callers):
         state = self.state
         acks, self.acking = self.acking or [], None
         status = "running"
+        if self.late is not None:
+            checkpoint = self._with_late(self.late, checkpoint)
         if row is not None:
             state.row, status = row, row.status
         if status == "complete":
@@ -277,12 +286,49 @@ class Child(Callers):
             self.in_flight, self._then = record, then  # type: ignore[assignment]  # that there is one is all
             self._await(self._committed, acks)
 
+    def goes_early(self, checkpoint: Checkpoint) -> bool:
+        """Go on after a step that is not durable yet, if that may be; False if its commit is waited for."""
+        if checkpoint.source == "input" and self._opening is not None:
+            return False  # that is no record yet
+        if not self.runs_ahead:
+            return super().goes_early(checkpoint)
+        if self._root().crowded:
+            return False
+        if self._open_first(loose=True):
+            state = self.state
+            state.seq += 1
+            record = Record(state.seq - 1, 0, self.env.now_us(), checkpoint, ())
+            self._hand(record, loose=True)
+            saved, self._saving = self._saving, []
+            acks, self.acking = self.acking or [], None
+            if acks or self.env.publishing:
+                self._await(partial(self._tell_step, saved, checkpoint.step), acks)
+            self.go_on_early(checkpoint.step)
+        return True
+
+    def put_off(self, checkpoint: Checkpoint) -> None:
+        """Go on at once: the next record brings this step along."""
+        self._late_written = (*self._late_written, *self._names_in(checkpoint))
+        super().put_off(checkpoint)
+
+    def _with_late(self, late: Checkpoint, checkpoint: Checkpoint | None) -> Checkpoint:
+        names = self._late_written if checkpoint is None else self._names_in(checkpoint)
+        self._written = tuple(dict.fromkeys((*self._late_written, *names)))
+        self._late_written = ()
+        return super()._with_late(late, checkpoint)
+
+    def _names_in(self, checkpoint: Checkpoint) -> tuple[str, ...]:
+        """The keys that nodes wrote in the step that was just done."""
+        if self._written is not None:
+            return self._written
+        return tuple([name for name in checkpoint.writes if not is_kept(name)])
+
     def _committed(self) -> None:
         then, self._then, self.in_flight = self._then, None, None
         if self.alive and then is not None:
             then()
 
-    def _open_first(self) -> bool:
+    def _open_first(self, *, loose: bool = False) -> bool:
         """See that its first record goes before all others; if that cannot be stored, the run has failed."""
         opening, self.state.opening = self.state.opening, None
         if opening is None:
@@ -300,13 +346,13 @@ class Child(Callers):
         writes = {name: data for name, data in found.items() if data}
         checkpoint = msgspec.structs.replace(checkpoint, writes=writes)
         at = self.env.now_us()
-        self._hand(msgspec.structs.replace(opening, checkpoint=checkpoint, at_us=at))
+        self._hand(msgspec.structs.replace(opening, checkpoint=checkpoint, at_us=at), loose=loose)
         return True
 
-    def _hand(self, record: Record) -> None:
+    def _hand(self, record: Record, *, loose: bool = False) -> None:
         written = self._written if record.checkpoint is not None else None
         entry = Inner(self.attempt.position, encode_record(record), self.state.key, written)
-        self.outer.dirty.append(entry)
+        self.outer.dirty.append(Loose(entry) if loose else entry)
 
     def _await(self, then: Callable[[], None], acks: list[Handed]) -> None:
         handed = self.outer.handed = self.outer.handed or []
@@ -374,6 +420,13 @@ class Child(Callers):
         self.tell_saved()
         number, thread_id = self.state.step.number - 1, self.state.thread_id
         self.publish(StepCommitted(thread_id=thread_id, step=number, checkpoint_id=""))
+
+    def _tell_step(self, saved: list[Task | Noted], step: int) -> None:
+        """A step that did not wait for it is durable."""
+        before, self._saving = self._saving, saved
+        self.tell_saved()
+        self._saving = before
+        self.publish(StepCommitted(thread_id=self.state.thread_id, step=step, checkpoint_id=""))
 
     def forget_view(self) -> None:
         """What its tasks see is worked out again, for values were read again."""

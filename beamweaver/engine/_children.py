@@ -101,6 +101,13 @@ class Children(Steps):
         """What became of a child that is no more is told all the same."""
         self._effects.append(effect)
 
+    def gather_early(self) -> None:
+        """Bring along what graphs in tasks have left out, in a form that is stored."""
+        if not self.runs_ahead:
+            for child in self.living():
+                child.hand_late()
+        super().gather_early()
+
     def living(self) -> list[Child]:
         """The children that run."""
         if not self.family:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.env import Env
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
-    from beamweaver.engine.state import RunState
+    from beamweaver.engine.state import Loose, RunState
     from beamweaver.errors import GraphChanged
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import Failure, Interrupt, Outcome
@@ -57,8 +57,10 @@ class Stop:
 class Core:
     """The fields of a machine. At most one commit is in flight; what follows it waits for its end."""
 
-    puts_off = False
-    """Whether the commits of plain steps are left out (`durability="exit"`)."""
+    early = False
+    """Whether a plain step goes on before it is durable: see `_ahead`."""
+    runs_ahead = False
+    """Whether its commit is on its way then (`durability="async"`), and not left out."""
     late: Checkpoint | None = None
     """The step that was left out last, with all values that changed since the last record. It has the number
     of the next record, which brings it along."""
@@ -98,7 +100,7 @@ class Core:
         """Waiting for their next attempt, by position."""
         self.dozing: dict[int, Task] = {}
         """Parked by a sleep, by position."""
-        self.dirty: list[Task | Entry] = []
+        self.dirty: list[Task | Entry | Loose] = []
         """What happened and is in no commit yet; a task stands for its result."""
         self.in_flight: Commit | None = None
         self.stop: Stop | None = None
@@ -209,9 +211,14 @@ class Core:
 
     def take_dirty(self) -> tuple[Entry, ...]:
         """The entries that no commit holds yet, for the next one."""
+        if self.early:
+            self.gather_early()
         rows = tuple([finished_row(x) if type(x) is Task else x for x in self.dirty])
         self.drop_dirty()
         return rows  # type: ignore[return-value] # tasks were replaced by their rows
+
+    def gather_early(self) -> None:
+        """Bring along what graphs in tasks have left out, in a form that is stored."""
 
     def drop_dirty(self) -> None:
         """The next commit holds, or overtakes, all that happened so far."""

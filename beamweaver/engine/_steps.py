@@ -8,8 +8,8 @@ import msgspec
 
 from beamweaver.checkpoint.entries import Failing, MergeFailed, StepFailed
 from beamweaver.checkpoint.records import Checkpoint
+from beamweaver.engine._ahead import Ahead
 from beamweaver.engine._core import Stop
-from beamweaver.engine._dozing import Dozing
 from beamweaver.engine.breakpoints import pause
 from beamweaver.engine.effects import DropTimer, StartTransition, Transition
 from beamweaver.engine.failures import describe
@@ -44,11 +44,9 @@ __all__ = ["Steps"]
 
 
 _NO_DELTAS: Final[dict[str, DeltaRow]] = {}
-_UNHEARD = 64
-"""How many graphs in tasks may wait, while records are left out, to hear that their ends are durable."""
 
 
-class Steps(Dozing):
+class Steps(Ahead):
     """Everything that happens between the end of a step's tasks and the next step, or the run's stop."""
 
     # Routers ------------------------------------------------------------------------------------
@@ -64,20 +62,6 @@ class Steps(Dozing):
             self.transition, self.routes = None, failure
 
     # Closing ------------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """Make what happened durable while other tasks still run."""
-        self.commit(self.flushed, entries=self.take_dirty())
-
-    def must_flush(self) -> bool:
-        """Whether what happened must be durable before it takes effect; a result need not."""
-        return any(type(item) is not Task for item in self.dirty)
-
-    def flushed(self) -> None:
-        """What a commit took of what happened is durable."""
-        if self._saving:
-            self.wake_saved()
-            self.tell_saved()
 
     def close(self) -> bool:
         """All tasks ended, parked or were cut: the step is over, the run stops, or it sleeps.
@@ -187,7 +171,7 @@ class Steps(Dozing):
             self._commit_step(self.merged, unasked(exits, state.spent))
         elif self.stop is not None:
             self._commit_stop(self.stop)
-        elif self.dirty and not self.puts_off:
+        elif self.dirty and (self.runs_ahead or not self.early):
             self.flush()
         else:
             self.transition = Transition(
@@ -271,33 +255,8 @@ class Steps(Dozing):
             failure = self._limit_failure(limit, tasks)
             state.step.failure = failure
             self._fail((StepFailed(row_of(failure)),), checkpoint)
-        elif self.puts_off and len(self.acking or ()) < _UNHEARD:
-            self._put_off(checkpoint)
-        else:
-            self.commit(self._step_committed, checkpoint=checkpoint)
-
-    def _put_off(self, checkpoint: Checkpoint) -> None:
-        """Go on at once: the next record brings this step along."""
-        assert not checkpoint.deltas, "a step that is left out has whole values"
-        if self.late is not None:
-            writes = {**self.late.writes, **checkpoint.writes}
-            checkpoint = msgspec.structs.replace(checkpoint, writes=writes)
-        self.late = checkpoint
-        state = self.state
-        # What has no record does not count as one after the last full map of versions.
-        full = checkpoint.versions is not None
-        state.since_full = self.env.limits.full_versions_every - 1 if full else state.since_full - 1
-        self._saving = []
-        if self.env.publishing:
-            self.publish(
-                StepCommitted(
-                    thread_id=state.thread_id,
-                    step=checkpoint.step,
-                    checkpoint_id="",
-                    durable=False,
-                )
-            )
-        self.begin_planned()
+        elif not self.early or not self.goes_early(checkpoint):
+            self.commit(self.step_committed, checkpoint=checkpoint)
 
     def _limit_failure(self, limit: int, tasks: list[Task]) -> Failure:
         names = ", ".join(dict.fromkeys(task.node for task in tasks[:5]))
@@ -390,7 +349,8 @@ class Steps(Dozing):
         for name, data in changed.items():
             if data is None:
                 # What is put off takes the place of what was put off before, so it has whole values.
-                grows = self.grows and not self.puts_off and self.late is None
+                put_off = self.late is not None or (self.early and not self.runs_ahead)
+                grows = self.grows and not put_off
                 try:
                     encode_reduced(name, merged, state, self.env, grows=grows)
                 except SerializationError as error:
@@ -424,7 +384,8 @@ class Steps(Dozing):
                     f"limits.tasks_a_step is {most}: send in several steps, or raise the limit"
                 )
 
-    def _step_committed(self) -> None:
+    def step_committed(self) -> None:
+        """A step that was waited for is durable: what follows it begins."""
         if self.env.publishing:
             self._tell_committed()
         self.begin_planned()

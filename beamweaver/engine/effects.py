@@ -37,6 +37,7 @@ __all__ = [
     "StartTransition",
     "Transition",
     "Updated",
+    "WriteAhead",
     "WriteCommit",
     "WriteCommits",
 ]
@@ -200,6 +201,16 @@ class WriteCommit(msgspec.Struct, eq=False):
     commit: Commit
 
 
+class WriteAhead(msgspec.Struct, eq=False):
+    """The same, while the machine goes on; answer with `acknowledged_ahead`, or as to any other commit while
+    it is the one in flight.
+
+    The commits of a thread are written in the order in which they were asked for.
+    """
+
+    commit: Commit
+
+
 class Noted:
     """What an attempt told by `noted` under this token is durable."""
 
@@ -288,6 +299,7 @@ Effect: TypeAlias = (
     | StartTransition
     | CancelTransition
     | WriteCommit
+    | WriteAhead
     | Noted
     | WriteCommits
     | SetTimer

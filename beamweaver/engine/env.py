@@ -85,6 +85,13 @@ class Env(Decoder, Protocol):
     def decode_any(self, data: bytes) -> Any:
         """Any value from its bytes."""
 
+    def ahead(self, size: int) -> bool:
+        """From now on the thread has commits of `size` bytes in its window.
+
+        Returns:
+            Whether there is room for more in those of all threads together.
+        """
+
     def load(self, seq: int | None) -> ThreadImage | None:
         """The thread's head as it is kept, or its checkpoint of record `seq`, raw; None if there is none.
 

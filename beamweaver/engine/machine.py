@@ -142,7 +142,7 @@ class Machine(Branches):
         if (self.ready or self.ready_async) and self.stop is None:
             self.start_ready()
         if self.running or self.sleeping:
-            if self.dirty and (not self.puts_off or self.must_flush()):
+            if self.dirty and (not self.early or self.must_flush() or self.may_flush()):
                 self.flush()
             return False
         return self.close()

@@ -175,6 +175,10 @@ class ThreadEnv:
         """Any value from its bytes."""
         return self._codec.decode(data)
 
+    def ahead(self, size: int) -> bool:
+        """The thread has so many bytes in its window; whether there is room for more in all."""
+        return self._hub.ahead.note(self._thread_id, size)
+
     def load(self, seq: int | None) -> ThreadImage | None:
         """The thread's head as the store has it, or an older checkpoint."""
         return self._hub.store.load(self._thread_id, seq)

@@ -24,6 +24,7 @@ from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.table import ThreadTable
 from beamweaver.runtime.waiters import Waiters
+from beamweaver.runtime.windows import Windows
 from supervisors import ChildSpec
 from supervisors.requests import StartChild
 
@@ -117,6 +118,7 @@ class Hub:
         self.strict = False
         self.fault: Callable[[str, str], None] | None = None
         """For tests: called with the name of each point that is reached, and the thread if one reached it."""
+        self.ahead = Windows(limits.ahead_bytes_in_all)
         self.full: StoreFull | None = None
         self.fatal: BaseException | None = None
         self._incarnations = itertools.count(1)

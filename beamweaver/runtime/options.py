@@ -47,10 +47,12 @@ class CallOptions(TypedDict, total=False):
         tags: Words to find the run by; in the metadata under `"tags"`.
         rerun: Nodes (or ids of tasks) whose finished results in the unfinished step are dropped, so that
             they run again.
-        durability: `"sync"`: the next step starts when the one before is durable. `"exit"`: it starts at
-            once, and steps are written with the next record that must be durable: a question, a failure, a
-            sub-step, the due time of a retry, the end of the run. After a kill the run goes on from its last
-            record, so nodes may run again.
+        durability: `"sync"`: the next step starts when the one before is durable. `"async"`: it starts when
+            the commit of the one before is on its way, of which a thread has 64 at most; after a kill at most
+            these steps run again. `"exit"`: it starts at once, and steps are written with the next record
+            that must be durable; after a kill the run goes on from its last record. A question, a failure, a
+            sub-step, a sleep, the due time of a retry and the end of the run are durable, with all before
+            them, in each mode.
         checkpoint_id: The checkpoint to go on from. The head is the same as None; an older one starts a
             branch, which has nothing of what happened after it, and becomes the head.
         fork: Whether a branch starts even at the head.
@@ -78,7 +80,7 @@ class CallOptions(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     tags: Sequence[str]
     rerun: Sequence[str]
-    durability: Literal["sync", "exit"]
+    durability: Literal["sync", "async", "exit"]
     checkpoint_id: str | None
     fork: bool
     context: Any
@@ -117,7 +119,7 @@ def run_options(
         choice("failure_policy", policy, ("proceed", "panic"))
     if most is not None and (type(most) is not int or most < 1):
         raise InvalidCall(f"max_concurrency is {most!r}; give a number of tasks, 1 or more")
-    choice("durability", message.durability, ("sync", "exit"))
+    choice("durability", message.durability, ("sync", "async", "exit"))
     options = RunOptions(
         _seconds(message.run_timeout, "run_timeout"),
         _seconds(message.step_timeout, "step_timeout"),

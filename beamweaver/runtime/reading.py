@@ -83,6 +83,10 @@ class ReadEnv:
             env = self._inside[graph] = ReadEnv(self._codec, plans, self, old=self._old)
         return env
 
+    def ahead(self, size: int) -> bool:
+        """Nothing is written here."""
+        raise InvalidCall(f"a reader has no commits on their way ({size} bytes)")
+
     def now_us(self) -> int:
         """No clock here."""
         return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.engine.calls import UNFINISHED
-from beamweaver.engine.effects import WriteCommit
 from beamweaver.engine.fold import fold
 from beamweaver.engine.machine import Machine
 from beamweaver.engine.migrate import open_image
@@ -17,29 +16,25 @@ from beamweaver.events import StoreTrouble
 from beamweaver.runtime import messages as msg
 from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.env import ThreadEnv
-from beamweaver.runtime.hands import Hands
 from beamweaver.runtime.hub import SET_ASIDE
 from beamweaver.runtime.inbox import calls_of
 from beamweaver.runtime.waiters import Answer
+from beamweaver.runtime.writing import ROOM, Writing
 from supervisors import Ignore, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from beamweaver.checkpoint.records import Commit, ThreadImage
+    from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.engine.calls import Call
     from beamweaver.runtime.hub import Hub
     from supervisors import ExitReason
 
 __all__ = ["ThreadActor"]
 
-_ROOM = ("room in the store",)
-"""The key of the timer after which a commit that found the store full is tried again."""
-_FULL_SECONDS = 1.0
 
-
-class ThreadActor(Hands):
+class ThreadActor(Writing):
     """Owns the state of one thread: feeds its machine events, and carries out what the machine asks.
 
     Every incarnation claims its thread at the writer, reads the store, and goes on from there; so a
@@ -62,8 +57,6 @@ class ThreadActor(Hands):
         """Whether the thread stands still until the next call, for its last commit was refused."""
         self._rung: list[Any] = []
         """Keys of timers that came due while the thread slept; they wait for its place."""
-        self._unwritten: Commit | None = None
-        """What a full store did not take of a run that executes; it is tried again."""
 
     # Life ---------------------------------------------------------------------------------------
 
@@ -72,6 +65,8 @@ class ThreadActor(Hands):
         hub = self._hub
         if not hub.table.enter(self.thread_id, self.cell):
             raise Ignore
+        if hub.ahead.total:  # what the one before sent is written before the claim
+            hub.ahead.note(self.thread_id, 0)
         before = hub.bodies.get(self.thread_id)
         hub.bodies[self.thread_id] = self._bodies
         if before is not None:
@@ -87,6 +82,8 @@ class ThreadActor(Hands):
     def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
         """Let the writer forget the incarnation."""
         del reason
+        if self._hub.ahead.total:
+            self._hub.ahead.note(self.thread_id, 0)
         if self._hub.writer is not None:
             self._hub.writer.put(msg.Left(self.thread_id, self._incarnation))
 
@@ -314,13 +311,15 @@ class ThreadActor(Hands):
 
     def _ring(self, key: Any) -> None:
         """A timer of the machine is due."""
-        if self._tainted and self._machine is not None and _innermost(key)[0] in ("retry", "sleep"):
-            self._read_again(self._machine)
+        machine = self._machine
+        waits = _innermost(key)[0] in ("retry", "sleep")
+        if self._tainted and waits and machine is not None and not machine.window:
+            self._read_again(machine)  # else before it advances
         self._feed(lambda machine: machine.fired(key))
 
     def _fired(self, fired: msg.Fired) -> None:
         machine = self._machine
-        if fired.key is not _ROOM:
+        if fired.key is not ROOM:
             if machine is not None and machine.dozes:
                 self._rung.append(fired.key)
                 self._go_on()
@@ -332,45 +331,52 @@ class ThreadActor(Hands):
         else:
             self._write_again(self._machine)
 
-    def _write_again(self, machine: Machine) -> None:
-        """Write what a full store refused, unless another commit is on its way by now."""
-        commit, self._unwritten = self._unwritten, None
-        if commit is not None and commit is machine.in_flight:
-            self._write(WriteCommit(commit))
-
     def _acknowledged(self, ack: msg.Acknowledged) -> None:
         machine = self._machine
-        if machine is None or machine.in_flight is None:
+        if machine is None:
             return
-        if machine.in_flight.record.seq == ack.seq:
-            if self._hub.fault is not None:
-                self._hub.reached("thread.acknowledged", self.thread_id)
+        if self._hub.fault is not None:
+            self._hub.reached("thread.acknowledged", self.thread_id)
+        if machine.in_flight is not None and machine.in_flight.record.seq == ack.seq:
             machine.acknowledged()
+            self._fed = True
+        elif machine.window:
+            machine.acknowledged_ahead(ack.seq)
             self._fed = True
 
     def _refused(self, refused: msg.Refused) -> None:
         """A commit failed: callers hear it, and the thread stands where the store has it.
 
-        In a full store a run that executes waits where it is, until there is room.
+        What is on its way after it cannot be written either; the new claim makes it void. In a full store a
+        run that executes waits where it is, until there is room.
         """
         hub, machine, error = self._hub, self._machine, refused.error
+        if not self._claimed:
+            return  # it was void already
+        if self._unwritten is not None:
+            self._unwritten.discard(refused.seq)
+            return
         hub.log.error("commit_failed", thread_id=self.thread_id, error=error.message)
         if hub.listeners:
             hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
         if isinstance(error, StoreFull):
-            assert hub.timers is not None, "the timers start before the threads"
-            hub.timers.put(msg.SetTimer(self.cell, _ROOM, _FULL_SECONDS))
             if machine is not None and machine.active:
-                self._unwritten = machine.in_flight
+                self._wait_for_room(machine, refused.seq)
                 return
+            self._look_for_room()
         self._bodies.kill_all()
         hub.waiters.fail_thread(self.thread_id, error)
+        self._claimed, self._incarnation = False, hub.next_incarnation()
         self._stand_still()
+        self._claim()
 
     def _stand_still(self) -> None:
         """Forget the machine; the next call reads the store again."""
         self._machine = self._image = None
         self._still, self._loaded = True, False
+        self._wait_no_more()
+        if self._hub.ahead.total:
+            self._hub.ahead.note(self.thread_id, 0)
         self._held.clear()
         self._held_clocks.clear()
         self._awaited.clear()
@@ -392,11 +398,10 @@ class ThreadActor(Hands):
         if machine is None:
             self._rest()
             return
-        if self._reload and machine.in_flight is None:
-            self._reload = False
-            self._read_again(machine)
-        if self._tainted and (machine.settled or machine.family):
-            self._read_again(machine)
+        if self._tainted or self._reload:
+            if machine.window:
+                return  # first the store has to have all that went before; its answers come
+            self._read_changed(machine)
         if self._hub.draining:
             machine.drain()
         handlers = self._handlers
@@ -404,6 +409,14 @@ class ThreadActor(Hands):
             handlers[type(effect)](effect)
         if (machine.dozes or not machine.active) and machine.at_rest:
             self._rest()
+
+    def _read_changed(self, machine: Machine) -> None:
+        """Bodies that gave no result may have changed values in place: see that nobody finds those."""
+        if self._reload and machine.in_flight is None:
+            self._reload = False
+            self._read_again(machine)
+        if self._tainted and (machine.settled or machine.family):
+            self._read_again(machine)
 
     def _read_again(self, machine: Machine) -> None:
         """Bodies may have changed shared values: whoever is next sees those of the store instead."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from beamweaver.engine._ahead import size_of
 from beamweaver.errors import CallRefused, OwnershipLost, StoreBroken, StoreFull
 from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.messages import (
@@ -133,7 +134,7 @@ class CheckpointWriter(Actor):
     def _full(self) -> bool:
         """Whether the group takes no more; called once for each commit that does not come alone."""
         limits = self._hub.limits
-        self._bytes += _size_of(self._group[-1].commit)
+        self._bytes += size_of(self._group[-1].commit)
         return len(self._group) >= limits.group_commits or self._bytes >= limits.group_bytes
 
     def _write(self) -> None:
@@ -150,7 +151,8 @@ class CheckpointWriter(Actor):
         except StoreFull as error:
             errors = self._put_some(group, error)
         else:
-            hub.full = None
+            if hub.full is not None and None in errors:
+                hub.full = None
         self.groups += 1
         self.commits += len(group)
         if faults:
@@ -211,15 +213,3 @@ class CheckpointWriter(Actor):
 
     def _syncing(self) -> AbstractContextManager[None]:
         return self.system.blocking() if self._hub.store.blocks else nullcontext()
-
-
-def _size_of(commit: Commit) -> int:
-    """About how many bytes the values of a commit have."""
-    record = commit.record
-    size = 0
-    if record.checkpoint is not None:
-        size += sum(map(len, record.checkpoint.writes.values()))
-        size += sum(len(delta.data) for delta in record.checkpoint.deltas.values())
-    for entry in record.entries:
-        size += sum(len(write[1]) for write in getattr(entry, "writes", ()))
-    return size

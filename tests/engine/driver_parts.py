@@ -125,6 +125,10 @@ class TestEnv:
     def new_id(self) -> str:
         return f"id{next(self._driver.ids)}"
 
+    def ahead(self, size: int) -> bool:
+        self._driver.ahead = size
+        return size < self.limits.ahead_bytes_in_all
+
     def load(self, seq: int | None) -> Any:
         return self._driver.store.load(self._driver.thread_id, seq)
 

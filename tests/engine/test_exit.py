@@ -6,78 +6,19 @@ import random
 
 import pytest
 
-from beamweaver.checkpoint.records import RunOptions
-from beamweaver.engine import CallKind
 from beamweaver.events import StepCommitted
-from beamweaver.types import RetryPolicy, Send
-from tests.engine.driver import Crashed, Driver
+from tests.engine.driver import Driver
 from tests.engine.generator import plan_of, run_plan
-from tests.engine.graphs import asks, fails, graph, line
-
-EXIT = RunOptions(durability="exit")
-
-
-def plain():
-    return line("a", "b", "c", "d")
-
-
-def asking():
-    return graph("^>a a>ask ask>b b>c", a=None, ask=asks("ask", "one", "two"), b=None, c=None)
-
-
-def forked():
-    """A fan-out, a join, Sends by a router, a retry."""
-    retry = {"retry": RetryPolicy(max_attempts=3, initial_delay=5, jitter=False)}
-    return graph(
-        "^>a a>b a>c",
-        joins=[("b c", "d")],
-        routers=[("d", lambda _s: [Send("w", {"x": i}) for i in range(3)])],
-        options={"c": retry},
-        a=None,
-        b=None,
-        c=fails(1, "c"),
-        d=None,
-        w=lambda s: {"log": [f"w{s['x']}"]},
-    )
-
-
-def failing():
-    return graph("^>a a>bad bad>b", a=None, bad=fails(1), b=None)
-
-
-def finish(driver):
-    """Answer and go on until the run is complete."""
-    for _ in range(9):
-        if driver.status == "waiting":
-            driver.resume("yes", options=EXIT)
-        elif driver.status != "complete":
-            driver.call(CallKind.CONTINUE, options=EXIT)
-        else:
-            return driver.machine.state.values["log"]
-    raise AssertionError(f"the run does not end: {driver.status}")
+from tests.engine.graphs import fails, graph
+from tests.engine.modes import EXIT, MODES, asking, finish, plain
+from tests.engine.modes import run as run_mode
 
 
 def run(make, crash_at=None, written=True):
-    driver = Driver(make(), crash_at=crash_at, written=written)
-    driver.checks = True
-    try:
-        driver.send_invoke({"x": 1}, options=EXIT)
-        driver.run()
-    except Crashed:
-        driver.crash()
-        driver.run()
-        if driver.status is None:  # the input was not durable yet
-            driver.send_invoke({"x": 1}, options=EXIT)
-            driver.run()
-    try:
-        finish(driver)
-    except Crashed:
-        driver.crash()
-        driver.run()
-    return finish(driver), driver
+    return run_mode(make, EXIT, crash_at, written)
 
 
-GRAPHS = pytest.mark.parametrize("make", [plain, asking, forked, failing])
+GRAPHS = pytest.mark.parametrize("make", MODES.values(), ids=MODES)
 
 
 @GRAPHS
@@ -86,7 +27,7 @@ def test_the_outcome_is_that_of_sync(make):
     other = Driver(make())
     other.send_invoke({"x": 1})
     other.run()
-    assert log == finish(other)
+    assert log == finish(other, None)
     assert len(driver.commits) < len(other.commits)
 
 
@@ -171,7 +112,7 @@ def test_full_maps_of_versions_come_as_often_as_without_it():
         for _ in range(4):
             driver.send_invoke({"x": 1}, options=EXIT)
             driver.run()
-            finish(driver)
+            finish(driver, EXIT)
 
 
 def test_steps_are_told_as_not_durable():

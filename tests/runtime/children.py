@@ -15,11 +15,14 @@ from beamweaver import START, Graph, Invoke, Resume, Runtime, interrupt
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import StoreOwned
 from beamweaver.events import TaskAcknowledged, TaskStarted
+from beamweaver.limits import Limits
 from tests.runtime.kit import Log, line, nested, six, wrote
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.runtime.children"])
 PATIENCE = 15.0
+NARROW = Limits(ahead_commits=2)
+"""Limits under which a run with `durability="async"` often finds its window full."""
 
 
 @contextlib.contextmanager
@@ -258,14 +261,9 @@ class Killer:
                 die()
 
 
-def run_nested_to_point(pipe, path, survives, nth):
+def run_nested_to_point(pipe, path, survives, nth, durability="sync"):
     """The same with graphs in graphs."""
-    run_to_point(pipe, path, survives, nth, nested)
-
-
-def run_late_to_point(pipe, path, survives, nth):
-    """The same under `durability="exit"`."""
-    run_to_point(pipe, path, survives, nth, durability="exit")
+    run_to_point(pipe, path, survives, nth, nested, durability)
 
 
 def run_to_point(pipe, path, survives, nth, graph=six, durability="sync"):
@@ -283,7 +281,7 @@ def run_to_point(pipe, path, survives, nth, graph=six, durability="sync"):
     killer = Killer(nth)
     store = store_at(path, survives)
     app = graph().compile()
-    with Runtime(store, graphs=[app], fault=killer) as runtime:
+    with Runtime(store, graphs=[app], fault=killer, limits=NARROW) as runtime:
         store.faults = killer
         runtime.subscribe(listen)
         message = Invoke({"n": 1}, run_id="R", durability=durability)
@@ -329,7 +327,7 @@ def stepping(tell: Any) -> Any:
     return graph.add_edge(START, "a").add_edge("a", "b").add_edge("a", "c").compile()
 
 
-def step_to_point(pipe, path, survives, nth):
+def step_to_point(pipe, path, survives, nth, durability="sync"):
     """Run or go on with the graph of sub-steps, and be killed at the n-th fault point that is reached."""
     lock = threading.Lock()
 
@@ -341,7 +339,8 @@ def step_to_point(pipe, path, survives, nth):
     store = store_at(path, survives)
     with Runtime(store, graphs=[stepping(tell)], fault=killer) as runtime:
         store.faults = killer
-        outcome = runtime.thread("t").ask(Invoke({"n": 1}, run_id="R"), timeout=PATIENCE)
+        message = Invoke({"n": 1}, run_id="R", durability=durability)
+        outcome = runtime.thread("t").ask(message, timeout=PATIENCE)
         store.faults = lambda _point: None
     tell(("state", outcome.state))
 

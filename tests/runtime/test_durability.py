@@ -128,7 +128,7 @@ def test_without_a_store_it_changes_nothing():
         assert app.invoke({"n": 1}, durability="exit").state["log"] == SIX
 
 
-@pytest.mark.parametrize("value", ["async", "never", None, 1])
+@pytest.mark.parametrize("value", ["ASYNC", "never", None, 1])
 def test_another_mode_is_refused(store, value):
     with six().compile(checkpointer=store) as app:
         with pytest.raises(InvalidCall, match="durability"):

@@ -6,6 +6,7 @@ The child tells each start and each acknowledgement on a pipe as it happens; the
 from __future__ import annotations
 
 import signal
+from functools import partial
 
 import pytest
 
@@ -15,7 +16,6 @@ from tests.runtime.children import (
     PATIENCE,
     child,
     received,
-    run_late_to_point,
     run_nested_to_point,
     run_to_point,
 )
@@ -72,12 +72,27 @@ def test_a_run_that_is_killed_at_a_point_goes_on(tmp_path, nth):
     assert judge(tmp_path, CLASSES[nth % 2], nth)
 
 
+@pytest.mark.parametrize("nth", [2, 9, 16, 23])
+@pytest.mark.parametrize("mode", ["async", "exit"])
+def test_a_run_in_another_mode_that_is_killed_at_a_point_goes_on(tmp_path, mode, nth):
+    """Within the promise of its mode: what was told as durable never runs again."""
+    judge(tmp_path, "power-loss", nth, partial(run_to_point, durability=mode))
+
+
+@pytest.mark.parametrize("nth", [19, 40])
+@pytest.mark.parametrize("mode", ["async", "exit"])
+def test_a_nested_run_in_another_mode_that_is_killed_at_a_point_goes_on(tmp_path, mode, nth):
+    run = partial(run_nested_to_point, durability=mode)
+    judge(tmp_path, "power-loss", nth, run, nested, NESTED)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["async", "exit"])
 @pytest.mark.parametrize("survives", CLASSES)
-def test_a_run_without_records_of_its_steps_that_is_killed_at_any_point_goes_on(tmp_path, survives):
+def test_a_run_in_another_mode_that_is_killed_at_any_point_goes_on(tmp_path, survives, mode):
     nth = 1
-    while judge(tmp_path, survives, nth, run_late_to_point):
+    while judge(tmp_path, survives, nth, partial(run_to_point, durability=mode)):
         nth += 1
     assert nth > 10, "the points of a whole run were reached"
 

@@ -13,7 +13,7 @@ from beamweaver.errors import AskTimeout, RuntimeFailed, StoreFull
 from beamweaver.events import RunEnded, TaskStarted
 from beamweaver.limits import Limits
 from beamweaver.runtime.messages import Fired
-from beamweaver.runtime.thread import _ROOM
+from beamweaver.runtime.writing import ROOM
 from supervisors import KILLED
 from supervisors.testing import eventually
 from tests.runtime.kit import Caller, Events, Gate, line, simulated, wrote
@@ -377,7 +377,7 @@ class TestHealth:
 
         def slow(epoch, commits):
             results = commit(epoch, commits)
-            runtime._core.hub.actors["t"].put(Fired(_ROOM))  # before the answer
+            runtime._core.hub.actors["t"].put(Fired(ROOM))  # before the answer
             return results
 
         memory.faults = faults

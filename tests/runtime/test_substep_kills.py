@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 
 import pytest
 
@@ -25,11 +26,11 @@ CLASSES = ("power-loss", "process-kill")
 STRIDE = 4
 
 
-def lives(path, survives, points):
+def lives(path, survives, points, mode="sync"):
     """Processes one after the other, each killed at its point: what they told, and whether the last was."""
     told = []
     for nth in points:
-        with child(step_to_point, path, survives, nth) as (process, pipe):
+        with child(partial(step_to_point, durability=mode), path, survives, nth) as (process, pipe):
             process.join(PATIENCE)
             assert process.exitcode in (0, -signal.SIGKILL), f"point {nth}: {process.exitcode}"
             told += received(pipe)
@@ -61,10 +62,10 @@ def judge(told):
     assert {step for what, step in told if what == "ran"} == set(STEPS)
 
 
-def killed_at(folder, survives, *points):
+def killed_at(folder, survives, *points, mode="sync"):
     """Kill one life after the other, then go on; False if the run ended before the last kill."""
     path = folder / f"{survives}-{points}.lmdb"
-    told, killed = lives(path, survives, points)
+    told, killed = lives(path, survives, points, mode)
     if not killed:
         (state,) = [state for what, state in told if what == "state"]
         judge(told[:-1])
@@ -78,6 +79,12 @@ def killed_at(folder, survives, *points):
 @pytest.mark.parametrize("nth", [9, 14, 21, 30, 39])
 def test_a_run_that_is_killed_between_sub_steps_goes_on(tmp_path, nth):
     assert killed_at(tmp_path, CLASSES[nth % 2], nth)
+
+
+@pytest.mark.parametrize("nth", [13, 22, 31])
+@pytest.mark.parametrize("mode", ["async", "exit"])
+def test_a_sub_step_is_kept_in_each_mode(tmp_path, mode, nth):
+    killed_at(tmp_path, "power-loss", nth, mode=mode)
 
 
 @pytest.mark.slow
