@@ -30,11 +30,7 @@ from beamweaver.engine.rows import input_data
 from beamweaver.engine.state import Edit, Question, Result, Sleep, Write
 from beamweaver.events import TaskAcknowledged
 from beamweaver.graph.edits import normalize_update
-from beamweaver.graph.updates import (
-    call_node,
-    normalize,
-    normalize_input,
-)
+from beamweaver.graph.updates import call_node, normalize, normalize_input
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.results import planned
 from tests.engine.driver_parts import (
@@ -110,8 +106,7 @@ class Driver:
         """Calls of this process that have no answer yet."""
         self.started: list[fx.Attempt] = []
         self.killed: list[fx.Attempt] = []
-        self.ahead = 0
-        """The bytes in the window."""
+        self.ahead = 0  # bytes in the window
         self.noted: list[Any] = []
         """Tokens of notes that are durable."""
         self.log: list[str] = []
@@ -590,10 +585,10 @@ class Driver:
     def _note(self, commit: Any) -> None:
         """Which tasks' results are acknowledged now."""
         checkpoint = commit.record.checkpoint
-        if checkpoint is not None and checkpoint.source == "migrate":
-            return  # its tasks are those of the open step
         if checkpoint is None and self.machine.runs_ahead:
             return  # the step may be over; an event tells of each
+        if checkpoint is not None and checkpoint.source == "migrate":
+            return  # its tasks are those of the open step
         if checkpoint is not None:
             step = checkpoint.step
             self.finished.update(a.task_id for a in self.started if a.place[0] <= step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 
 import pytest
 
@@ -47,16 +47,27 @@ def long(**nodes):
 
 
 class Held:
-    """A fault that holds the writer back, before its groups, while it is armed."""
+    """A fault that holds the writer back, before its groups, from `hold()` until `let_go()`."""
 
     def __init__(self):
-        self.armed = False
+        self.held = threading.Event()
+        self.free = threading.Event()
 
     def __call__(self, point, _thread=""):
-        deadline = time.monotonic() + PATIENCE
-        while point == "writer.group" and self.armed:
-            assert time.monotonic() < deadline, "the writer was never let go"
-            time.sleep(0.002)
+        if point == "writer.group" and self.held.is_set():
+            assert self.free.wait(PATIENCE), "the writer was never let go"
+
+    def hold(self, name):
+        """A node that holds it."""
+
+        def node(_state):
+            self.held.set()
+            return {"log": [name]}
+
+        return node
+
+    def let_go(self):
+        self.free.set()
 
 
 @pytest.fixture(params=["process-kill", "power-loss"])
@@ -93,14 +104,10 @@ def test_without_a_store_it_changes_nothing():
 def test_while_the_writer_is_held_a_thread_goes_on_as_far_as_its_window(place):
     held, ran = Held(), []
 
-    def first(_state):
-        held.armed = True
-        return {"log": ["n00"]}
-
     def noted(name):
         return lambda _state: ran.append(name) or {"log": [name]}
 
-    app = long(n00=first, **{name: noted(name) for name in NAMES[1:]})
+    app = long(n00=held.hold("n00"), **{name: noted(name) for name in NAMES[1:]})
     store = place.open()
     limits = Limits(ahead_commits=5)
     with Runtime(store, graphs=[app], fault=held, limits=limits) as runtime:
@@ -108,7 +115,7 @@ def test_while_the_writer_is_held_a_thread_goes_on_as_far_as_its_window(place):
         eventually(lambda: len(ran) == 5)
         assert not call.done
         assert runtime.get_state("t").next == ("n00",)
-        held.armed = False
+        held.let_go()
         assert call.join().state["log"] == NAMES
 
 
@@ -263,13 +270,13 @@ def test_whoever_crashes_a_run_ends_as_without_it(memory, seed, what):
 
 def test_a_thread_that_is_changed_while_commits_are_on_their_way_goes_on(place):
     held = Held()
-    app = long(n03=lambda _s: setattr(held, "armed", True) or {"log": ["n03"]})
+    app = long(n03=held.hold("n03"))
     store = place.open()
     with Runtime(store, graphs=[app], fault=held) as runtime:
         call = Caller(lambda: runtime.thread("t").ask(Invoke({"n": 1}, durability="async")))
-        eventually(lambda: held.armed)
+        assert held.held.wait(PATIENCE)
         pruned = Caller(lambda: runtime.prune(["t"], keep_last=1))
-        held.armed = False
+        held.let_go()
         pruned.join()
         assert call.join().state["log"] == NAMES
 
