@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from beamweaver.engine._dozing import Dozing
-from beamweaver.engine.effects import WriteAhead
+from beamweaver.engine.effects import Noted, WriteAhead
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.state import Loose, Task
 from beamweaver.events import StepCommitted
@@ -22,7 +22,6 @@ from beamweaver.events import StepCommitted
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Checkpoint, Commit
     from beamweaver.engine._children import Handed
-    from beamweaver.engine.effects import Noted
 
 __all__ = ["Ahead", "Flight", "size_of"]
 
@@ -58,6 +57,13 @@ class Ahead(Dozing):
     """The last record of results that went into the window."""
 
     # Going on early -----------------------------------------------------------------------------
+
+    def adopt_options(self) -> None:
+        """The run's own options hold, or else those of the graph; the run's time begins anew."""
+        super().adopt_options()
+        options = self.state.run.options
+        mode = "" if options is None else options.durability
+        self.early, self.runs_ahead = mode in ("exit", "async"), mode == "async"
 
     def goes_early(self, checkpoint: Checkpoint) -> bool:
         """Go on after a step that is not durable yet, if that may be; False if its commit is waited for."""
@@ -117,7 +123,8 @@ class Ahead(Dozing):
 
     def must_flush(self) -> bool:
         """Whether what happened must be durable before it takes effect; a result need not."""
-        return any(type(item) is not Task and type(item) is not Loose for item in self.dirty)
+        told = any(type(item) is Noted for item in self._unsaved)
+        return told or any(type(item) not in (Task, Loose) for item in self.dirty)
 
     def may_flush(self) -> bool:
         """Whether results that need not be durable before they take effect are written now.
@@ -193,12 +200,12 @@ class Ahead(Dozing):
     def _durable(self, flight: Flight) -> None:
         for child, then, deeper in flight.acks or ():
             child.confirm(then, deeper)
+        record = flight.commit.record
         if not self.env.publishing:
             return
         before, self._saving = self._saving, flight.saved
         self.tell_saved()
         self._saving = before
-        record = flight.commit.record
         if record.checkpoint is not None:
             self.publish(
                 StepCommitted(

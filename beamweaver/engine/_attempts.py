@@ -148,7 +148,6 @@ class Attempts(Handling):
     def adopt_options(self) -> None:
         """The run's own options hold, or else those of the graph; the run's time begins anew."""
         graph, options = self.graph, self.state.run.options
-        self.early = self.runs_ahead = False
         self._run_timeout, self._step_timeout = graph.run_timeout, graph.step_timeout
         policy: str = graph.failure_policy
         self._most = graph.max_concurrency or self.env.limits.tasks_a_step
@@ -157,8 +156,6 @@ class Attempts(Handling):
             self._step_timeout = options.step_timeout or graph.step_timeout
             policy = options.failure_policy or policy
             self._most = options.max_concurrency or self._most
-            self.early = options.durability in ("exit", "async")
-            self.runs_ahead = options.durability == "async"
         self._panics = policy == "panic"
         self._breaks = breaks_of(graph, options)
         if self._run_timer is not None:

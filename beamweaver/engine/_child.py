@@ -288,11 +288,11 @@ class Child(Callers):
 
     def goes_early(self, checkpoint: Checkpoint) -> bool:
         """Go on after a step that is not durable yet, if that may be; False if its commit is waited for."""
-        if checkpoint.source == "input" and self._opening is not None:
+        if checkpoint.source == "input" and self.state.opening is not None:
             return False  # that is no record yet
         if not self.runs_ahead:
             return super().goes_early(checkpoint)
-        if self._root().crowded:
+        if self.root().crowded:
             return False
         if self._open_first(loose=True):
             state = self.state
