@@ -60,7 +60,7 @@ def unfinished(state: RunState) -> UnfinishedRun:
     """The refusal of a call that wants no unfinished run."""
     return UnfinishedRun(
         f"thread {state.thread_id!r} has an unfinished run ({state.status}) and the call said "
-        "onunfinished='reject'; continue it with invoke(None), or use 'restart'",
+        "on_unfinished='reject'; continue it with invoke(None), or use 'restart'",
         thread_id=state.thread_id,
         status=state.status,
     )
