@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from beamweaver.engine._core import Stop
 from beamweaver.engine._inside import begun, end_of, start_values
-from beamweaver.engine._steps import Steps
+from beamweaver.engine._line import Line
 from beamweaver.engine.effects import DropTimer, SetTimer
 from beamweaver.engine.failures import describe
 from beamweaver.engine.kept import part_of, place_of, stored
@@ -36,7 +36,7 @@ Handed: TypeAlias = "tuple[Child, Callable[[], None], list[Handed]]"
 """A child whose record waits to be durable, what it does then, and the same of its own children."""
 
 
-class Children(Steps):
+class Children(Line):
     """The side of a machine whose tasks may be graphs."""
 
     child_class: ClassVar[type[Child]]
