@@ -96,7 +96,8 @@ class Line(Steps):
             _NO_DELTAS,
             version=graph.version,
         )
-        self.commit(self._step_committed, checkpoint=checkpoint)
+        if not self.early or not self.goes_early(checkpoint):
+            self.commit(self.step_committed, checkpoint=checkpoint)
         return True
 
     def _asks_for_more(self, state: RunState, run: RunRow) -> object:
@@ -107,9 +108,9 @@ class Line(Steps):
             or self.stop
             or self._breaks
             or self._step_timer
-            or self.puts_off
             or self.late
-            or run.options
+            or (self.early and not self.runs_ahead)
+            or (run.options is not None and run.options.metadata)
             or state.spent
             or state.warnings
             or state.deferred

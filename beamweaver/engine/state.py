@@ -78,20 +78,15 @@ class Amendment(Result, eq=False):
     """A caller's update to an unfinished step; its `era` is the one that it begins."""
 
 
-class Edit:
+class Edit(msgspec.Struct, eq=False):
     """One update by a caller: as which node (or task, by its id), None if it is to be found out, and what.
 
     `namespace` is the path to the graph inside of a task that it is of, if it is of one.
     """
 
-    __slots__ = ("as_node", "namespace", "prepared")
-
-    def __init__(
-        self, as_node: str | None, prepared: Prepared, namespace: tuple[str, ...] = ()
-    ) -> None:
-        self.as_node = as_node
-        self.prepared = prepared
-        self.namespace = namespace
+    as_node: str | None
+    prepared: Prepared
+    namespace: tuple[str, ...] = ()
 
 
 class Question:
@@ -132,17 +127,14 @@ class Question:
         """The answer, encoded: whoever reads it gets an object of their own."""
 
 
-class Sleep:
+class Sleep(msgspec.Struct, eq=False):
     """A sleep of a task, told apart from its others by key, or else by its ordinal."""
 
-    __slots__ = ("delay", "due_us", "key", "ordinal", "over")
-
-    def __init__(self, ordinal: int, key: str | None, due_us: int, delay: float) -> None:
-        self.ordinal = ordinal
-        self.key = key
-        self.due_us = due_us
-        self.delay = delay
-        self.over = False
+    ordinal: int
+    key: str | None
+    due_us: int
+    delay: float
+    over: bool = False
 
 
 class Task(msgspec.Struct, eq=False):

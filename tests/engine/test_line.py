@@ -70,7 +70,12 @@ def history(seed):
     limits = Limits(full_versions_every=rng.choice([2, 64]))
     driver = Driver(drawn(rng), limits=limits, publishing=rng.random() < 0.5)
     driver.options = rng.choice(
-        [None, None, RunOptions(durability="exit"), RunOptions(metadata={"a": b"1"})]
+        [
+            None,
+            RunOptions(durability="async"),
+            RunOptions(durability="exit"),
+            RunOptions(metadata={"a": b"1"}),
+        ]
     )
     outcome = None
     for turn in range(30):
