@@ -136,6 +136,10 @@ class Ahead(Dozing):
             return False
         if not self.window or self.window[0].commit.record.seq > self._saved_last:
             return True
+        return self.has_loose()
+
+    def has_loose(self) -> bool:
+        """Whether graphs in tasks have records that are in no commit."""
         return any(type(item) is Loose for item in self.dirty)
 
     # The window ---------------------------------------------------------------------------------

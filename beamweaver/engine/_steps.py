@@ -205,6 +205,9 @@ class Steps(Ahead):
     # Committing ---------------------------------------------------------------------------------
 
     def _commit_step(self, merged: Merged, routes: Routes | None) -> None:
+        if self.family and self.runs_ahead and self.has_loose():
+            self.flush()  # steps of graphs in its tasks are history, which the commit does not bring
+            return
         state = self.state
         step = state.step
         try:

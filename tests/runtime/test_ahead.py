@@ -96,6 +96,21 @@ def test_graphs_as_nodes_end_as_under_sync(store):
         assert app.invoke({"n": 1}, thread_id="t", durability="async").state["log"] == NESTED
 
 
+def test_the_history_of_graphs_as_nodes_is_that_of_sync(store):
+    with nested().compile(checkpointer=store) as app:
+        for mode in ("sync", "async"):
+            app.invoke({"n": 1}, thread_id=mode, durability=mode)
+        for namespace in (("middle",), ("middle", "worker")):
+            shown = [
+                [
+                    (s.step, s.values, s.next)
+                    for s in app.get_state_history(mode, namespace=namespace)
+                ]
+                for mode in ("sync", "async")
+            ]
+            assert shown[0] == shown[1] != []
+
+
 def test_without_a_store_it_changes_nothing():
     with six().compile() as app:
         assert app.invoke({"n": 1}, durability="async").state["log"] == SIX
@@ -321,3 +336,28 @@ def test_a_killed_writer_loses_at_most_what_was_on_its_way(place):
         outcome = runtime.thread("t").ask(Invoke({"n": 1}, durability="async"))
         assert outcome.state["log"] == NAMES
         assert oracle.reruns == []
+
+
+# Functions that call graphs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["async", "exit"])
+def test_a_function_hears_of_the_graph_that_it_called(place, mode):
+    """One called graph ends, one asks, beside a node whose result waits for its record."""
+    ends = line("ends", a=wrote("a"), b=wrote("b")).compile()
+    asks = line("asks", c=wrote("c"), d=lambda _s: {"log": [interrupt("?")]}).compile()
+
+    def calls(_state, ctx):
+        one = ctx.call(ends, {"log": ["1"]}, key="one")["log"]
+        return {"log": [*one, *ctx.call(asks, {"log": ["2"]}, key="two")["log"]]}
+
+    graph = line("g", x=wrote("x"), calls=calls, y=wrote("y"))
+    graph.add_node("beside", wrote("beside")).add_edge("x", "beside")
+    graph.add_edge("beside", "y")
+    with graph.compile(checkpointer=place.open()) as app:
+        app.invoke({}, thread_id="t", durability=mode)
+    with graph.compile(checkpointer=place.open()) as app:
+        outcome = app.resume("yes", thread_id="t", durability=mode)
+        assert sorted(outcome.state["log"]) == sorted(
+            ["x", "1", "a", "b", "2", "c", "yes", "beside", "y"]
+        )
