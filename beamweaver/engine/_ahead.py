@@ -16,17 +16,24 @@ import msgspec
 from beamweaver.engine._dozing import Dozing
 from beamweaver.engine.effects import Noted, WriteAhead
 from beamweaver.engine.ids import checkpoint_id
-from beamweaver.engine.state import Loose, Task
+from beamweaver.engine.state import Task
 from beamweaver.events import StepCommitted
 
 if TYPE_CHECKING:
+    from beamweaver.checkpoint.entries import Inner
     from beamweaver.checkpoint.records import Checkpoint, Commit
     from beamweaver.engine._children import Handed
 
-__all__ = ["Ahead", "Flight", "size_of"]
+__all__ = ["Ahead", "Flight", "Loose", "size_of"]
 
 _UNHEARD = 64
 """How many graphs in tasks may wait, while records are left out, to hear that their ends are durable."""
+
+
+class Loose(msgspec.Struct, eq=False):
+    """A record of a graph in a task that nobody waits for, while it is in no commit."""
+
+    entry: Inner
 
 
 class Flight(msgspec.Struct, eq=False):

@@ -9,6 +9,7 @@ import msgspec
 
 from beamweaver.checkpoint.entries import Continued, Finished, Inner
 from beamweaver.checkpoint.records import Checkpoint, Record, encode_record
+from beamweaver.engine._ahead import Loose
 from beamweaver.engine._callers import Callers
 from beamweaver.engine._core import Stop
 from beamweaver.engine.effects import Noted, Publish
@@ -17,7 +18,7 @@ from beamweaver.engine.kept import is_kept
 from beamweaver.engine.merge import Merged
 from beamweaver.engine.plan import Next
 from beamweaver.engine.rows import continue_step, task_rows
-from beamweaver.engine.state import Loose, Sleep
+from beamweaver.engine.state import Sleep
 from beamweaver.errors import SerializationError
 from beamweaver.events import StepCommitted
 from beamweaver.types import START

@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.checkpoint.records import Checkpoint, RunRow, StatusName, ThreadRow
+    from beamweaver.engine._ahead import Loose
     from beamweaver.engine.calls import Call
     from beamweaver.engine.effects import Attempt, Effect, Transition
     from beamweaver.engine.env import Env
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
-    from beamweaver.engine.state import Loose, RunState
+    from beamweaver.engine.state import RunState
     from beamweaver.errors import GraphChanged
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import Failure, Interrupt, Outcome

@@ -18,7 +18,7 @@ from beamweaver.types import Failure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from beamweaver.checkpoint.entries import Inner, Memo, Paused
+    from beamweaver.checkpoint.entries import Memo, Paused
     from beamweaver.checkpoint.records import Chain, Record, RunRow, StatusName, ThreadRow
     from beamweaver.engine.calls import Prepared
     from beamweaver.graph.compiled import CompiledGraph
@@ -251,12 +251,6 @@ class Task(msgspec.Struct, eq=False):
         self.first_us = 0
         if not self.asleep:
             self.due_us = 0
-
-
-class Loose(msgspec.Struct, eq=False):
-    """A record of a graph in a task that nobody waits for, while it is in no commit."""
-
-    entry: Inner
 
 
 class OpenStep(msgspec.Struct, eq=False):
