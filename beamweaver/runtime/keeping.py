@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, get_args
 
 from beamweaver.checkpoint.records import StatusName
 from beamweaver.engine.refusals import wrong_graph
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["KeptThreads", "Source"]
 
 _EXECUTING: Final = ("accepted", "running", "sleeping")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _PAGE: Final = 1_000
 
 
@@ -308,6 +310,39 @@ class KeptThreads(EditedThreads):
         if damaged is not None:
             raise damaged
         return removed
+
+    # The same, awaitable: it is waited for on another worker. A caller that goes away leaves it to go on.
+
+    async def acopy_thread(self, source: str, target: str) -> bool:
+        """`copy_thread`, awaitable."""
+        return await _on_a_worker(self.copy_thread, source, target)
+
+    async def aset_head(self, thread_id: str, checkpoint_id: str) -> bool:
+        """`set_head`, awaitable."""
+        return await _on_a_worker(self.set_head, thread_id, checkpoint_id)
+
+    async def adelete_thread(self, thread_id: str) -> bool:
+        """`delete_thread`, awaitable."""
+        return await _on_a_worker(self.delete_thread, thread_id)
+
+    async def adelete_runs(self, thread_id: str, run_ids: Iterable[str]) -> int:
+        """`delete_runs`, awaitable."""
+        return await _on_a_worker(self.delete_runs, thread_id, run_ids)
+
+    async def aprune(
+        self,
+        thread_ids: Iterable[str] | None = None,
+        keep_last: int = 1,
+        older_than: float | None = None,
+    ) -> int:
+        """`prune`, awaitable."""
+        return await _on_a_worker(self.prune, thread_ids, keep_last, older_than)
+
+
+async def _on_a_worker(call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
+    return await on_a_worker(call, *args, **kwargs)
 
 
 def _pruned(core: Core, thread_id: str, keep_last: int, older_than: float | None) -> int:
