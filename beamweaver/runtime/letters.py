@@ -29,6 +29,7 @@ __all__ = [
 
 _LETTER: Final = b"BWL1"
 _REFUSAL: Final = b"BWR1"
+_VERBS: Final = frozenset({"invoke", "resume", "continue", "cancel"})
 _CHECKSUM: Final = Struct(">I")
 
 
@@ -99,10 +100,21 @@ def call_of(letter: Letter, env: Env) -> Call:
     """The call that a letter brings.
 
     Raises:
+        NoLetter: It is none that a sender makes.
         DeserializationError: A value cannot be read in the types of the graph that is here.
     """
+    if (
+        letter.kind not in _VERBS
+        or not 0 < len(letter.key.encode()) <= env.limits.message_key_bytes
+    ):
+        raise NoLetter(f"no message has the verb {letter.kind!r} and the key {letter.key[:40]!r}")
     message = InboxMessage(0, letter.id, letter.kind, letter.run_id, letter.call)
-    (call,) = calls_of([message], env, letter.graph)
+    try:
+        (call,) = calls_of([message], env, letter.graph)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise NoLetter(f"its call cannot be read: {error}") from error
+    if call.kind.value != letter.kind:
+        raise NoLetter(f"it says {letter.kind!r}, and its call {call.kind.value!r}")
     call.message = None
     call.key, call.key_digest = letter.key, letter.digest
     call.lasting = True

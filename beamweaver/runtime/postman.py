@@ -13,12 +13,14 @@ from beamweaver.errors import (
     Quarantined,
     RuntimeStopped,
     StoreError,
+    StoreUnavailable,
 )
 from beamweaver.events import FileSetAside, MessageRejected
 from beamweaver.runtime.env import ThreadEnv
 from beamweaver.runtime.hub import SET_ASIDE
 from beamweaver.runtime.letters import NoLetter, Refusal, call_of, open_letter, seal
 from beamweaver.runtime.rejections import rejected_rows
+from beamweaver.runtime.requests import check_thread_id
 from beamweaver.runtime.spool import Spool
 from beamweaver.runtime.waiters import Waiting
 from supervisors import Actor
@@ -85,8 +87,8 @@ class Postman(Actor):
         self._again = 0.0
         self._changed = -1
         self._racy = False
-        self._more = False
-        """Whether more waits than was read."""
+        self._fresh = False
+        """Whether there may be names that were not looked at."""
         self._swept = -_SWEEP_SECONDS
 
     def on_start(self) -> None:
@@ -98,8 +100,7 @@ class Postman(Actor):
         if message is _LOOK:
             self._look()
         elif message is _NEXT:
-            if not self._lines and not self._hub.draining:
-                self._take_in()
+            self._take_in()
         elif type(message) is _Taken:
             self._taken(message.letter, message.future)
 
@@ -112,8 +113,8 @@ class Postman(Actor):
             self._spool.sweep(self.system.clock.time() - _TEMPORARY_SECONDS)
         if not self._hub.draining:
             self._unstick(now)
-            if self._has_changed() and not self._lines:
-                self._take_in()
+            self._fresh = self._has_changed() or self._fresh
+            self._take_in()
         self.system.send_after(_LOOK_SECONDS, self.cell, _LOOK)
 
     def _has_changed(self) -> bool:
@@ -138,22 +139,27 @@ class Postman(Actor):
         if any(not graph or graph in graphs for graph in self._stuck.values()):
             self._stuck.clear()
             self._stuck_threads.clear()
-            self._racy = True
+            self._fresh = True
 
     def _later(self, now: float) -> float:
         return now + _AGAIN_SECONDS + len(self._stuck) / 1_000
 
     def _take_in(self) -> None:
-        """Read the messages that came first, and bring each thread its first one."""
-        waiting = [found for found in self._spool.waiting() if found.name not in self._stuck]
+        """Read the messages that came first, and bring each idle thread its first one."""
+        on_way = {letter.id for line in self._lines.values() for letter in line}
+        if not self._fresh or len(on_way) > _LETTERS // 2 or self._hub.draining:
+            return
+        known = on_way | self._stuck.keys()
+        waiting = [found for found in self._spool.waiting() if found.name not in known]
         batch = waiting[:_LETTERS]
         # Those of one moment stay together: their order is that of their senders.
         batch += [found for found in waiting[_LETTERS:] if found.came_ns == batch[-1].came_ns]
-        self._more = len(batch) < len(waiting)
+        self._fresh = len(batch) < len(waiting)
         letters = [(found.came_ns, letter) for found in batch if (letter := self._open(found))]
+        idle = {letter.thread_id for _, letter in letters} - self._lines.keys()
         for _, letter in sorted(letters, key=lambda each: (each[0], each[1].sent_us, each[1].id)):
             self._lines.setdefault(letter.thread_id, deque()).append(letter)
-        for thread_id in list(self._lines):
+        for thread_id in idle:
             self._bring(thread_id)
 
     def _open(self, found: Found) -> Letter | None:
@@ -199,7 +205,7 @@ class Postman(Actor):
                 return
             line.popleft()
         del self._lines[thread_id]
-        if not self._lines and self._more:
+        if self._fresh:
             self.cell.put(_NEXT)
 
     def _submit(self, letter: Letter) -> None:
@@ -208,9 +214,10 @@ class Postman(Actor):
         receipt.add_done_callback(lambda future: self.cell.put(_Taken(letter, future)))
         try:
             env = ThreadEnv(hub, hub.codec_of(hub.graph(letter.graph)), letter.thread_id, 0)
+            check_thread_id(letter.thread_id, hub.limits)
             call = call_of(letter, env)
             hub.waiters.add(letter.thread_id, Waiting(call, self.system.future(), receipt))
-        except BeamWeaverError as error:
+        except (BeamWeaverError, NoLetter) as error:
             receipt.offer_error(error)
         else:
             hub.ensure(letter.thread_id)
@@ -227,9 +234,10 @@ class Postman(Actor):
             self._hold(letter, error)
         except Quarantined as error:
             self._not_now(letter, error)
+        except NoLetter as error:
+            self._put_aside(letter.id, str(error))
         except BeamWeaverError as error:
-            self._reject(letter, error)
-            self._remove(letter)
+            self._turn_away(letter, error)
         else:
             self._remove(letter)
         line.popleft()
@@ -238,8 +246,7 @@ class Postman(Actor):
     def _not_now(self, letter: Letter, error: BeamWeaverError | None) -> None:
         """A message of a thread that takes none now. Who waits at one that is set aside hears so."""
         if letter.waits and isinstance(error, Quarantined):
-            self._reject(letter, error)
-            self._remove(letter)
+            self._turn_away(letter, error)
         elif error is None:
             self._stick(letter)
         else:
@@ -256,10 +263,23 @@ class Postman(Actor):
             self._held = frozenset([letter.id, *list(self._held)[: _LETTERS - 1]])
         self._stick(letter, graph, error)
 
+    def _turn_away(self, letter: Letter, error: BeamWeaverError) -> None:
+        """Reject a message, as soon as there is room to say why."""
+        try:
+            self._reject(letter, error)
+        except StoreError as full:
+            self._hold(letter, full)
+        else:
+            self._remove(letter)
+
     def _remove(self, letter: Letter) -> None:
         hub = self._hub
         hub.reached("inbox.committed", letter.thread_id)
-        self._spool.remove(letter.id)
+        try:
+            self._spool.remove(letter.id)
+        except OSError as error:
+            reason = f"it was taken, and its file cannot be removed: {error}"
+            self._hold(letter, StoreUnavailable(reason, path=str(self._spool.folder)))
         hub.reached("inbox.removed", letter.thread_id)
 
     def _stick(self, letter: Letter, graph: str = "", error: BeamWeaverError | None = None) -> None:

@@ -6,15 +6,17 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from beamweaver import Continue, Invoke, Runtime
+from beamweaver import Cancel, Continue, Invoke, Runtime
 from beamweaver.errors import InboxFull
 from beamweaver.events import FileSetAside
 from beamweaver.limits import Limits
+from beamweaver.runtime.letters import open_letter, seal
 from supervisors.testing import eventually
 from tests.runtime.children import PATIENCE, child, killed
-from tests.runtime.kit import Caller, Events, failing_at
+from tests.runtime.kit import Caller, Events, Gate, failing_at, line
 from tests.runtime.senders import (
     adding,
     ask,
@@ -230,6 +232,35 @@ class TestForeignFiles:
             assert arrived(runtime, 1) == [2]
             assert len(list((disk.path / "inbox" / "aside").iterdir())) == 1
 
+    @pytest.mark.parametrize(
+        "change",
+        [{"kind": "update"}, {"call": b"no call"}, {"key": ""}, {"kind": "resume"}],
+        ids=",".join,
+    )
+    def test_what_no_sender_makes_is_set_aside_though_its_checksum_is_right(
+        self, disk, path, inbox, change
+    ):
+        with client(path) as sender:
+            sender.thread("t").tell(Invoke({"n": 1}))
+            (file,) = waiting(inbox)
+            letter = open_letter(file.read_bytes(), file.name)
+            file.write_bytes(seal(msgspec.structs.replace(letter, **change)))
+            sender.thread("t").tell(Invoke({"n": 2}))
+        with owner(disk) as runtime:
+            assert arrived(runtime, 1) == [2]
+            assert len(list((inbox / "aside").iterdir())) == 1
+
+    def test_a_message_for_a_thread_that_cannot_be_is_rejected(self, disk, path, inbox):
+        with client(path) as sender:
+            sender.thread("t").tell(Invoke({"n": 1}))
+            (file,) = waiting(inbox)
+            letter = open_letter(file.read_bytes(), file.name)
+            file.write_bytes(seal(msgspec.structs.replace(letter, thread_id="x" * 999)))
+            sender.thread("t").tell(Invoke({"n": 2}))
+        with owner(disk) as runtime:
+            assert arrived(runtime, 1) == [2]
+            assert len(list((inbox / "rejected").iterdir())) == 1
+
     def test_a_message_under_another_name_is_set_aside(self, disk, path):
         with client(path) as sender:
             sender.thread("t").tell(Invoke({"n": 1}))
@@ -244,6 +275,23 @@ class TestForeignFiles:
         with owner(disk, limits=Limits(spool_aside=3)):
             eventually(lambda: not waiting(inbox))
             assert len(list((inbox / "aside").iterdir())) == 3
+
+
+def test_a_thread_that_takes_its_time_keeps_nobody_waiting(disk, path):
+    """A cancel is taken when the bodies have ended; other threads go on meanwhile."""
+    gate = Gate(hard=True)
+
+    def node(state):
+        return gate(state) if state["n"] == 1 else None
+
+    graph = line("g", add=lambda s: {"log": [s["n"]]}, node=node)
+    with Runtime(disk.open(), graphs=[graph.compile()]) as runtime, client(path) as sender:
+        sender.thread("slow").tell(Invoke({"n": 1}))
+        gate.wait()
+        sender.thread("slow").tell(Cancel())
+        eventually(lambda: runtime._core.hub.waiters.has("slow"))
+        assert sender.thread("t").ask(Invoke({"n": 2}), timeout=10).state["log"] == [2]
+        gate.open()
 
 
 class TestBounds:
