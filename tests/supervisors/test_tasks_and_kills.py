@@ -43,6 +43,17 @@ class Body(TaskActor):
         return self.do(self)
 
 
+class Noter(Actor):
+    """Notes its name for each message."""
+
+    def __init__(self, order: list[str], name: str) -> None:
+        self.order = order
+        self.name = name
+
+    def on_receive(self, message: object) -> None:
+        self.order.append(self.name)
+
+
 def spin(_task: object = None) -> None:
     while True:
         pass
@@ -101,6 +112,21 @@ class TestResults:
         assert not task.live
         world.settle()
         assert (len(seen), signals) == (1, [])
+
+    def test_who_waits_for_a_worker_goes_before_the_owner_of_a_task_that_ends(self):
+        order: list[str] = []
+        with ActorSystem(scheduler=PoolScheduler(max_workers=1)) as system:
+            owner = system.spawn(Noter, order, "owner")
+            other = system.spawn(Noter, order, "other")
+
+            def body(_task: object) -> None:
+                sender = threading.Thread(target=other.put, args=("message",))
+                sender.start()
+                sender.join()
+
+            system.spawn_task(Body, body, owner=owner, token="t")
+            eventually(lambda: len(order) == 2)
+        assert order == ["other", "owner"]
 
     def test_a_fan_out_comes_to_its_owner_in_few_turns(self, pool: World):
         turns: list[int] = []
