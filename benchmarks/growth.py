@@ -209,10 +209,10 @@ def _late(store: str) -> Comparison:
         peer=_ours("late", store, "early", which="early"),
         sizes=_LATE,
         expected=lambda _: "as expected",
-        aim=round(1 / 1.5, 2),
+        aim=round(1 / 1.5, 2) if store == "power-loss" else None,
         note=(
-            "ours against ours: a late step within 1.5 of an early one, "
-            f"stored at most {_MOST} times the payload"
+            "ours against ours: a late step within 1.5 of an early one that survives power loss, "
+            f"stored at most {_MOST} times the payload; what grows is the copy of the list's references"
         ),
     )
 

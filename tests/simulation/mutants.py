@@ -13,9 +13,11 @@ from unittest.mock import patch
 
 import msgspec
 
+from beamweaver.checkpoint.deltas import join
 from beamweaver.checkpoint.entries import Finished
+from beamweaver.checkpoint.records import DeltaRow
 from beamweaver.checkpoint.store import RecordWriter
-from beamweaver.engine import effects, merge, migrate, plan, rows, state
+from beamweaver.engine import effects, growth, merge, migrate, plan, rows, state
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._attempts import Attempts
 from beamweaver.engine._core import Core
@@ -187,6 +189,10 @@ def _arrives_alone(original: Any, graph: Any, node: str, joins: Any, pulled: Any
     return original(graph, node, joins, pulled)
 
 
+def _nothing_added(original: Any, *args: Any) -> bytes | None:
+    return None if original(*args) is None else join([])
+
+
 def _drops_the_last(original: Any, self: Any) -> None:
     """Of a group of commits the last is neither written nor refused."""
     if len(self._group) > 1:
@@ -253,6 +259,10 @@ MUTANTS: dict[str, Mutant] = {
     "a commit of a group is forgotten": _around(CheckpointWriter, "_write", _drops_the_last),
     "task ids repeat": _same_ids,
     "told messages are not recovered": _instead(Recovery, "_unread_batch", lambda _self: None),
+    "what a step added is lost": _around(growth, "_delta", _nothing_added),
+    "a delta goes on top of another value": _instead(
+        growth, "DeltaRow", lambda base, data: DeltaRow(max(base - 1, 0), data)
+    ),
 }
 
 
