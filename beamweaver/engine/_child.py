@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import ThreadRow
     from beamweaver.engine._children import Children, Handed
     from beamweaver.engine.calling import Calling
-    from beamweaver.engine.effects import Attempt, Effect
+    from beamweaver.engine.effects import Attempt
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import InnerState, Result, Task
 
@@ -78,11 +78,6 @@ class Child(Callers):
         self._written: tuple[str, ...] | None = None
         self._late_written: tuple[str, ...] = ()
         """The keys that nodes wrote in steps that were left out."""
-
-    def asked_for(self) -> list[Effect]:
-        """What it asks of the world since the last time."""
-        effects, self._effects = self._effects, []
-        return effects
 
     def begin(self) -> None:
         """Begin, or go on where it was."""

@@ -199,6 +199,11 @@ class Core:
         self.state.since_full = 0 if full else self.state.since_full + 1
         return late
 
+    def asked_for(self) -> list[Effect]:
+        """What it asks of the world since the last time."""
+        effects, self._effects = self._effects, []
+        return effects
+
     def acknowledged(self) -> None:
         """The commit in flight is durable."""
         then, self._then, self.in_flight = self._then, None, None

@@ -399,8 +399,10 @@ class ThreadActor(Writing):
             self._rest()
             return
         if self._tainted or self._reload:
-            if machine.window:
-                return  # first the store has to have all that went before; its answers come
+            if machine.window:  # first the store has to have all that went before; its answers come
+                for effect in machine.asked_for():
+                    self._handlers[type(effect)](effect)
+                return
             self._read_changed(machine)
         if self._hub.draining:
             machine.drain()

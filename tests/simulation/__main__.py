@@ -17,9 +17,12 @@ from tests.simulation.world import World
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("seed", type=int)
+    parser.add_argument("--durability", choices=("sync", "async", "exit"), default="sync")
     parser.add_argument("--shrink", action="store_true", help="make it smaller first, if it fails")
     options = parser.parse_args()
     config = Config.drawn(options.seed)
+    if options.durability != "sync":
+        config = config.within(options.durability)
     if options.shrink and failure_of(config) is not None:
         config = shrink(config)
     world, wrong = World(config, keep=True), None

@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from beamweaver import Completed, Continue, Interrupted, Invoke, Resume
 from beamweaver.errors import BeamWeaverError, CallRefused, Draining, RunFailed
 from beamweaver.types import Cancelled, Drained, Failed
@@ -142,6 +144,7 @@ class Client:
 
     def _call(self, message: Any, *, waits: bool) -> Iterator[Any]:
         """The outcome of a call, or the error, which is an outcome too; None for a told one that was kept."""
+        message = msgspec.structs.replace(message, durability=self.world.config.durability)
         self.at = f"{message!r}, {waits=}"
         self.world.trace.note(None, f"{self.thread_id}: {self.at}")
         try:

@@ -7,7 +7,7 @@ The idea is that of Groce and others, "Swarm Testing" (ISSTA 2012).
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = ["KINDS", "Config"]
 
@@ -48,6 +48,7 @@ class Config:
         limits: Options of `Limits`.
         max_concurrency: Of the graph.
         policy: Of the graph.
+        durability: Of each call.
     """
 
     seed: int
@@ -59,6 +60,13 @@ class Config:
     limits: dict[str, int] = field(default_factory=dict)
     max_concurrency: int | None = None
     policy: str = "proceed"
+    durability: str = "sync"
+
+    def within(self, durability: str) -> Config:
+        """The same with calls of that durability, and with windows that are often full."""
+        most = random.Random(f"window {self.seed}").choice([1, 2, 5, 64])
+        limits = {**self.limits, "ahead_commits": most}
+        return replace(self, durability=durability, limits=limits)
 
     @classmethod
     def drawn(cls, seed: int) -> Config:
@@ -89,5 +97,5 @@ class Config:
         return (
             f"seed {self.seed}: {self.threads} threads x {self.runs} runs, at most {self.faults} faults "
             f"({weights}); sync={self.sync}, policy={self.policy}, max_concurrency={self.max_concurrency}, "
-            f"{self.limits}"
+            f"durability={self.durability}, {self.limits}"
         )

@@ -7,13 +7,19 @@ import pytest
 from tests.simulation.config import KINDS, Config
 from tests.simulation.world import World, simulate
 
-FAST = 60
+FAST, MODES = 60, 25
 BLOCKS, BLOCK = 24, 50
 
 
 @pytest.mark.parametrize("seed", range(FAST))
 def test_whatever_goes_wrong_each_thread_ends_as_the_model_says(seed):
     simulate(seed)
+
+
+@pytest.mark.parametrize("mode", ["async", "exit"])
+@pytest.mark.parametrize("seed", range(200, 200 + MODES))
+def test_so_it_does_within_the_promise_of_each_durability(seed, mode):
+    simulate(seed, durability=mode)
 
 
 @pytest.mark.slow

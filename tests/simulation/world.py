@@ -380,13 +380,14 @@ class World:
         self.process.bury()
 
 
-def simulate(seed: int, *, keep: bool = False) -> World:
-    """One whole history of a seed.
+def simulate(seed: int, *, keep: bool = False, durability: str = "sync") -> World:
+    """One whole history of a seed, with calls of that durability.
 
     Raises:
         AssertionError: Something does not hold; the message has the seed.
     """
-    world = World(Config.drawn(seed), keep=keep)
+    config = Config.drawn(seed)
+    world = World(config if durability == "sync" else config.within(durability), keep=keep)
     try:
         world.run()
     finally:
