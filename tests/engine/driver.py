@@ -17,9 +17,11 @@ from typing import Any
 
 from beamweaver.checkpoint import MemoryCheckpointer
 from beamweaver.checkpoint.codec import Codec
+from beamweaver.checkpoint.entries import Memo
 from beamweaver.checkpoint.records import RunOptions
 from beamweaver.engine import Call, CallKind, Machine, Prepared, RunState
 from beamweaver.engine import effects as fx
+from beamweaver.engine.calling import Calling
 from beamweaver.engine.failures import describe, exit_failure
 from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import checkpoint_id
@@ -36,6 +38,7 @@ from beamweaver.runtime.results import planned
 from tests.engine.driver_parts import (
     HANGS,
     Asks,
+    Calls,
     Crashed,
     Ctx,
     Exits,
@@ -47,6 +50,7 @@ from tests.engine.driver_parts import (
     goto,
     placed,
     plain,
+    read_calls,
     recorded,
     task_as_data,
     told,
@@ -136,6 +140,8 @@ class Driver:
         self.actions: list[tuple[str, Any]] = []
         self.timers: dict[Any, float] = {}
         self.later: list[tuple[float, int, tuple[str, Any]]] = []
+        self.callers: dict[Calling, fx.Attempt] = {}
+        """The attempts whose bodies wait for a graph that they called."""
         self.env = TestEnv(self)
         image = self.store.load(self.thread_id)
         opened = None if image is None else open_image(image, self.graph, self.env)
@@ -197,9 +203,9 @@ class Driver:
             call.known_run = self.store.run_number(self.thread_id, call.run_id)
         self.machine.call(call)
 
-    def prepared(self, value: Any) -> Prepared:
-        answer = normalize_input(self.graph, value)
-        result = self.result_of(answer)
+    def prepared(self, value: Any, graph: Any = None, env: Any = None) -> Prepared:
+        answer = normalize_input(graph or self.graph, value)
+        result = self.result_of(answer, env)
         digest = self.codec.digest(input_data(result.writes, result.goto, result.sends))
         return Prepared(result.writes, digest, result.goto, result.sends)
 
@@ -397,6 +403,8 @@ class Driver:
                 self._answered(effect)
             case fx.ReplyRecorded():
                 self._answered(fx.Reply(effect.call, *recorded(self, effect)))
+            case fx.Noted() if isinstance(effect.token, Calling):
+                self.actions.append(("called", effect.token))
             case fx.Noted():
                 self.noted.append(effect.token)
             case fx.Publish():
@@ -422,7 +430,14 @@ class Driver:
         if attempt.task_id in self.finished:
             self.faults.append(f"{attempt.task.node} (step {attempt.step}) ran again")
         self.log.append(attempt.task.node)
+        self._run_body(attempt)
+
+    def _run_body(self, attempt: fx.Attempt) -> None:
         value = self._body(attempt)
+        if isinstance(value, Calling):
+            self.callers[value] = attempt
+            self.actions.append(("call", value))
+            return
         delay = 0.0
         if isinstance(value, Later):
             delay, value = value.seconds, value.value
@@ -441,6 +456,8 @@ class Driver:
                 returned = awaited(returned)
         except Asks as asks:
             return asks.question
+        except Calls as calls:
+            return calls.calling
         except Crashed:
             raise
         except BaseException as error:
@@ -482,6 +499,8 @@ class Driver:
                 owner.succeeded(attempt, value)
             case Question():
                 owner.asked(attempt, value)
+            case None:
+                owner.asked(attempt)
             case Sleep():
                 owner.slept(attempt, value)
             case Exits():
@@ -490,6 +509,20 @@ class Driver:
             case _:
                 failure = describe(value, attempt.task.node, attempt.task_id, attempt.number)
                 owner.failed(attempt, failure)
+
+    def _do_call(self, calling: Calling) -> None:
+        attempt = self.callers[calling]
+        self._owner(attempt).called(attempt, calling)
+
+    def _do_called(self, calling: Calling) -> None:
+        """A body that called a graph goes on: it runs again from its top, where it has not ended."""
+        attempt = self.callers.pop(calling)
+        if calling.given_up:
+            return
+        if type(calling.end) is Memo:
+            self._run_body(attempt)
+        else:
+            self.actions.append(("end", (attempt, calling.end)))
 
     def _owner(self, token: Any) -> Any:
         """The machine that hears of an attempt or transition: that of the graph which it is of."""
@@ -575,6 +608,7 @@ class Driver:
         for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):
             assert (one.node, mine.id_of(one)) == (other.node, stored.id_of(other))
             if one.position not in moved:
+                read_calls(one, other, self.env)
                 assert task_as_data(one, self.env) == task_as_data(other, self.env), one.node
 
     def _moved(self) -> list[Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.records import decode_call
 from beamweaver.engine import Call, CallKind, Prepared
 from beamweaver.engine import effects as fx
+from beamweaver.engine.calling import Calling, output_of, start_of
 from beamweaver.engine.failures import describe
-from beamweaver.engine.ids import idempotency_key, interrupt_id
+from beamweaver.engine.ids import call_ordinal, idempotency_key, interrupt_id
 from beamweaver.engine.plan import Route, Routes
 from beamweaver.engine.rows import sends_of, values_of, writes_of
 from beamweaver.engine.state import Question, Sleep
+from beamweaver.engine.unread import read
 from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, UnknownTarget
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import call_router, normalize_routing
@@ -48,6 +51,13 @@ class Asks(BaseException):
         self.question = question
 
 
+class Calls(BaseException):
+    """What ends a body that calls a graph: it runs again from its top when that has ended."""
+
+    def __init__(self, calling: Calling) -> None:
+        self.calling = calling
+
+
 class Ctx:
     """What a node may know here."""
 
@@ -56,6 +66,7 @@ class Ctx:
         self._attempt = attempt
         self._asked = 0
         self._slept = 0
+        self._called: Counter[str] = Counter()
         self.attempt = attempt.number
         self.era = attempt.owner.state.step.era
         self.namespace = attempt.owner.state.names
@@ -71,6 +82,17 @@ class Ctx:
         if all(sleep.ordinal != ordinal for sleep in self._attempt.task.sleeps or ()):
             due_us = self._driver.env.now_us() + int(seconds * 1_000_000)
             raise Asks(Sleep(ordinal, None, due_us, seconds))
+
+    def call(self, graph: Any, given: Any, *, key: str | None = None) -> Any:
+        ordinal = call_ordinal(None if key is not None else self._called[graph.name])
+        ident = (graph.name, ordinal, key)
+        env = self._attempt.owner.env.inside(graph)
+        memo = (self._attempt.task.memos or {}).get(ident)
+        if memo is None:
+            prepared = self._driver.prepared(given, graph, env)
+            raise Calls(Calling(graph, ident, prepared.digest, start_of(graph, prepared)))
+        self._called[graph.name] += key is None
+        return output_of(graph, memo.value, env)
 
     def interrupt(self, value: Any, *, key: str | None = None) -> Any:
         ordinal = self._asked
@@ -166,6 +188,18 @@ def plain(result: Any) -> Any:
         return None
     writes = [(w.channel, w.value, w.overwrite) for w in result.writes if w.data]
     return writes, result.goto, [(p.node, p.update) for p in result.sends], result.era
+
+
+def read_calls(mine: Any, stored: Any, env: Any) -> None:
+    """Read the called graphs of a stored task, of which the machine knows by now what they are."""
+    for key, inner in (mine.inner or {}).items():
+        other = (stored.inner or {}).get(key)
+        if other is None or inner.unread:
+            continue
+        if other.unread:
+            read(other, inner.graph, env.inside(inner.graph))
+        for one, two in zip(inner.step.tasks, other.step.tasks, strict=False):
+            read_calls(one, two, env.inside(inner.graph))
 
 
 def task_as_data(task: Any, env: TestEnv) -> Any:

@@ -92,7 +92,8 @@ class Node:
         self.writes: list[str] = []
         """Of these keys, what it writes."""
         self.inner: Plan | None = None
-        """The graph that it is."""
+        """The graph that it is, or that it calls."""
+        self.calls = False
         self.persistent = False
         self.sleeps = False
         self.up: tuple[str, ...] | None = None
@@ -136,7 +137,13 @@ class Plan:
     """
 
     def __init__(
-        self, seed: int, *, disturbed: bool = True, depth: int = 0, small: bool = False
+        self,
+        seed: int,
+        *,
+        disturbed: bool = True,
+        depth: int = 0,
+        small: bool = False,
+        calls: bool = False,
     ) -> None:
         self.seed = seed
         self.name = "g"
@@ -170,7 +177,9 @@ class Plan:
         if disturbed:
             self._disturb(random.Random(f"more of {seed}"))
         if depth:
-            self._nest(random.Random(f"{seed} nested"), disturbed=disturbed, depth=depth)
+            self._nest(
+                random.Random(f"{seed} nested"), disturbed=disturbed, depth=depth, calls=calls
+            )
         self._draw_kinds(random.Random(f"kinds {seed}"))
 
     def _draw_kinds(self, rng: random.Random) -> None:
@@ -192,26 +201,28 @@ class Plan:
             self.after = rng.sample(names, 1)
         self.tells = rng.random() < 0.3
 
-    def _nest(self, rng: random.Random, *, disturbed: bool, depth: int) -> None:
+    def _nest(self, rng: random.Random, *, disturbed: bool, depth: int, calls: bool) -> None:
         """Let some nodes be graphs, of which some nodes command this one."""
         for number, node in enumerate(self.nodes):
             if not node.loops and rng.random() < 0.35:
                 seed = rng.randrange(1 << 30)
-                inner = Plan(seed, disturbed=disturbed, depth=depth - 1, small=True)
+                inner = Plan(seed, disturbed=disturbed, depth=depth - 1, small=True, calls=calls)
                 inner.name = f"g{depth}{number}"
                 node.inner = inner
                 sent = node is self.worker or inner.worker.inner is not None
                 node.persistent = not sent and rng.random() < 0.4
                 if node is self.worker:
                     inner.forget()
+                own = random.Random(f"{seed} calls")
+                node.calls = calls and own.random() < 0.6
+                node.persistent = node.persistent and not node.calls
                 later = [n.name for n in self.nodes[number + 1 :]]
                 for deeper in inner.nodes:
                     deeper.sleeps = disturbed and rng.random() < 0.2
                     deeper.writes = [key for key in deeper.writes if key != "signal"]
                     if rng.random() < 0.15 and deeper.inner is None:
-                        deeper.up = rng.choice(
-                            [(), (), tuple(rng.sample(later, min(1, len(later))))]
-                        )
+                        up = rng.choice([(), (), tuple(rng.sample(later, min(1, len(later))))])
+                        deeper.up = None if node.calls else up
 
     def forget(self) -> None:
         """Tasks that run at once in one graph: none of the graphs in it is persistent."""
@@ -282,7 +293,7 @@ class Plan:
             handler = None if node.handler is None else handler_of(node)
             graph.add_node(
                 node.name,
-                _wrapped(node) if node.inner is None else node.inner.compile(),
+                _runs(node),
                 retry=retry,
                 defer=node.defer,
                 error_handler=handler,
@@ -312,6 +323,26 @@ class Plan:
 def size_of(state: Any) -> int:
     """What guards look at: it is the same in every run of a plan."""
     return len(state.get("log", ()))
+
+
+def _runs(node: Node) -> Any:
+    """What a node is: a function, a graph, or a function that calls one."""
+    if node.inner is None:
+        return _wrapped(node)
+    graph = node.inner.compile()
+    if not node.calls:
+        return graph
+
+    def calls(_state: Any, ctx: Any) -> Any:
+        found = ctx.call(graph, {"log": [node.name]})  # nothing that a continuation may change
+        if node.sends:
+            found = ctx.call(graph, {"log": found["log"]}, key="again")
+        return {"log": found["log"], "sums": found["sums"]}
+
+    async def asynchronous(state: Any, ctx: Any) -> Any:
+        return calls(state, ctx)
+
+    return asynchronous if node.is_async else calls
 
 
 def _wrapped(node: Node) -> Any:
@@ -410,9 +441,9 @@ def looper_of(target: str) -> Any:
     return looper
 
 
-def plan_of(seed: int, *, disturbed: bool = True, depth: int = 0) -> Plan:
-    """The plan of a seed; with a depth some nodes are graphs, and so on for so many levels."""
-    return Plan(seed, disturbed=disturbed, depth=depth)
+def plan_of(seed: int, *, disturbed: bool = True, depth: int = 0, calls: bool = False) -> Plan:
+    """The plan of a seed; with a depth some nodes are graphs, or call them, and so on for so many levels."""
+    return Plan(seed, disturbed=disturbed, depth=depth, calls=calls)
 
 
 def finish(driver: Driver, *, patience: int = 400) -> Any:

@@ -14,9 +14,9 @@ from tests.engine.generator import State, plan_of, run_plan
 FAST, SLOW, DEPTH, DEEP = 24, 60, 2, 3
 
 
-def crash(seed, *, points, depth=DEPTH):
+def crash(seed, *, points, depth=DEPTH, calls=False):
     """Crash the nested plan of a seed at so many of its commits, before or after they are written."""
-    plan = plan_of(seed, depth=depth)
+    plan = plan_of(seed, depth=depth, calls=calls)
     clean = run_plan(plan)
     assert clean.faults == [], f"seed {seed}: {clean.faults}"
     places = [(at, written) for at in range(len(clean.commits)) for written in (False, True)]
@@ -34,6 +34,20 @@ def crash(seed, *, points, depth=DEPTH):
 @pytest.mark.parametrize("seed", range(FAST))
 def test_a_nested_run_that_dies_ends_as_the_clean_one(seed):
     crash(seed, points=2)
+
+
+@pytest.mark.parametrize("seed", range(FAST))
+def test_one_whose_functions_call_graphs_ends_as_the_clean_one(seed):
+    crash(seed, points=2, calls=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_order_of_completion_changes_nothing_where_functions_call_graphs(seed):
+    plan = plan_of(seed, depth=DEPTH, calls=True)
+    clean = run_plan(plan)
+    for order in range(2):
+        other = run_plan(plan, order=order)
+        assert other.values == clean.values, f"seed {seed}, order {order}"
 
 
 @pytest.mark.slow
@@ -113,3 +127,12 @@ def test_the_plans_nest_ask_fail_and_command():
     assert moods >= {"fine", "slow", "retried", "fails", "asks", "asks keyed"}
     assert ups > 20
     assert persistent > 20
+
+
+def test_the_plans_have_functions_that_call_graphs():
+    plans = [plan_of(seed, depth=DEPTH, calls=True) for seed in range(FAST)]
+    callers = [node for plan in plans for node in plan.nodes if node.calls]
+
+    assert len(callers) > 10
+    assert {node.is_async for node in callers} == {True, False}
+    assert any(node.sends for node in callers), "some call twice"
