@@ -59,9 +59,7 @@ class Callers(Children):
         """
         if self.running.get(attempt.position) is not attempt:
             return False
-        if (
-            self.stop is not None
-        ):  # nothing begins any more; the next run of the function calls again
+        if self.stop is not None:  # nothing begins; the next run of the function calls again
             self._effects.append(CancelAttempt(attempt, wait=True))
             return True
         if not self.family:
@@ -140,16 +138,12 @@ class Callers(Children):
         return [child for each in (self.callers or {}).values() for child in each.children.values()]
 
     def lost(self, attempt: Attempt) -> None:
-        """The body of an attempt ended without a result that counts; so must all that it called."""
+        """The body of an attempt ended without a result that counts; all that it called is to end first."""
         calls = None if self.callers is None else self.callers.get(attempt)
         if calls is None or not calls.children:
             super().lost(attempt)
             return
         calls.lost = True
-        for child in calls.children.values():
-            if child.stop is None or child.stop.status == "drained":
-                child.halt(Stop("cancelled"), wait=True)
-                child.touch()
 
     # The end of a call --------------------------------------------------------------------------
 
@@ -193,12 +187,13 @@ class Callers(Children):
 
     def _cut_short(self, attempt: Attempt, calls: _Open) -> None:
         """What was called stopped because all is to stop; so does its caller."""
-        if not calls.lost:
+        if calls.children:
+            return
+        self._waits_no_more(attempt)
+        if calls.lost:
+            self.lost(attempt)
+        else:
             self._effects.append(CancelAttempt(attempt, wait=True))
-        if not calls.children:
-            self._waits_no_more(attempt)
-            if calls.lost:
-                self.lost(attempt)
 
     def _tell(self, calling: Calling) -> None:
         """Wake the caller, when what it is told is durable."""

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from beamweaver import START, Graph, Invoke, Runtime, Send
+from beamweaver import START, Continue, Graph, Invoke, Runtime, Send
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import NodeFailed, NodeTimeout, RunTimeout, StepTimeout
 from beamweaver.limits import Limits
@@ -76,6 +76,49 @@ class TestStopping:
         assert type(drained) is Drained
         assert outcome.state["log"] == DEEP
         assert gate.runs == 1
+
+    def test_a_cancel_waits_for_the_bodies_of_what_was_called(self, store):
+        """The function itself has ended long before."""
+        gate = Gate({"log": ["gate"]}, hard=True)
+        with Runtime(store, graphs=[deep(gate, "async")]) as runtime:
+            thread = runtime.thread("t")
+            caller = Caller(thread.ask, Invoke({}))
+            gate.wait()
+            cancel = Caller(thread.cancel)
+            left = runtime._core.hub.bodies["t"]._killed
+            eventually(lambda: [each.node.name for each in left] == ["gate"])
+            assert not cancel.done
+            gate.open()
+            assert type(cancel.join()) is Cancelled
+            assert type(caller.join()) is Cancelled
+            assert thread.ask(Continue(), timeout=10).state["log"] == DEEP
+
+    def test_a_drain_waits_for_all_that_was_called_at_once(self, place):
+        gates = [Gate({"log": [f"gate{n}"]}) for n in range(2)]
+        called = [
+            line(f"called{n}", gate=gate, z=wrote("z")).compile() for n, gate in enumerate(gates)
+        ]
+
+        async def calls(_state, ctx):
+            found = await asyncio.gather(*(ctx.call(each) for each in called))
+            return {"log": [x for each in found for x in each["log"]]}
+
+        app = line("top", calls=calls).compile()
+        with Runtime(place.open(), graphs=[app]) as runtime:
+            caller = Caller(runtime.thread("t").ask, Invoke({}))
+            for gate in gates:
+                gate.wait()
+            drain = Caller(runtime.drain, 10)
+            eventually(lambda: runtime._core.hub.draining)
+            gates[0].open()
+            eventually(lambda: gates[0].runs == 1 and not drain.done)
+            gates[1].open()
+            drain.join()
+            assert type(caller.join()) is Drained
+        with Runtime(place.open(), graphs=[app]) as runtime:
+            outcome = runtime.thread("t").ask(Invoke({}), timeout=10)
+        assert outcome.state["log"] == ["gate0", "z", "gate1", "z"]
+        assert [gate.runs for gate in gates] == [1, 1]
 
     def test_a_call_that_comes_during_a_drain_is_left_to_the_next_runtime(self, place):
         gate, a = Gate(), Counted(wrote("a"))

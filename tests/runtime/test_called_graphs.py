@@ -506,6 +506,18 @@ class TestWhatIsRefused:
             with pytest.raises(NodeFailed, match=r"inside of 3 calls, which is limits\.call_depth"):
                 runtime.thread("t").ask(Invoke({}), timeout=10)
 
+    def test_a_result_that_is_too_large_to_be_kept_beside_the_others(self, memory):
+        child = line("child", a=lambda _s: {"note": "x" * 600}).compile()
+
+        def calls(_state, ctx):
+            ctx.call(child)
+            ctx.call(child)
+
+        graph = line("top", calls=calls).compile()
+        with Runtime(memory, graphs=[graph], limits=Limits(memo_bytes_a_task=1_000)) as runtime:
+            with pytest.raises(NodeFailed, match=r"limits\.memo_bytes_a_task is 1000"):
+                runtime.thread("t").ask(Invoke({}), timeout=10)
+
     def test_a_call_inside_of_a_step_needs_a_key(self, memory):
         child = line("child", a=wrote("a")).compile()
 
