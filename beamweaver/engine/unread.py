@@ -27,10 +27,6 @@ class Unread:
         self.around: Any = self
         self.decode_any = env.decode_any
 
-    def inside(self, _graph: CompiledGraph) -> Any:
-        """The graphs in it are not known either."""
-        return self
-
     def decode(self, _channel: str, data: bytes) -> bytes:
         """The value as it is stored."""
         return data

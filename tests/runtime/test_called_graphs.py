@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import pytest
 
-from beamweaver import START, Command, Graph, Runtime, Send
+from beamweaver import END, START, Command, Graph, Runtime, Send
 from beamweaver.errors import (
     InvalidCall,
     InvalidUpdate,
@@ -234,6 +234,48 @@ class TestQuestions:
         with app() as opened:
             outcome = opened.resume("a", thread_id="t")
         assert outcome.state["log"] == ["in", "first", "0 a", "1 b"]
+
+    def test_what_was_finished_beside_the_question_is_read_when_it_is_called_again(self, place):
+        """Updates, Sends and commands of graphs in it, in another process."""
+
+        def item(state):
+            return {"log": [f"item {state['item']}"]}
+
+        def app():
+            nested = star("nested", asks=asks, up=lambda _s: Command(graph=PARENT, update={"n": 7}))
+            child = star("child", asks=asks, nested=nested.compile())
+            child.add_node("sends", lambda _s: [{"log": ["sent"]}, Send("item", {"item": 3})])
+            child.add_node("item", item).add_edge(START, "sends").add_edge("item", END)
+            called = child.compile(allow_unreachable=True)
+
+            def calls(_state, ctx):
+                found = ctx.call(called)
+                return {"log": found["log"], "n": found["n"]}
+
+            return line("top", calls=calls).compile(checkpointer=place.open())
+
+        with app() as opened:
+            outcome = opened.invoke({}, thread_id="t")
+            assert len(outcome.interrupts) == 2
+        with app() as opened:
+            answers = {each.id: "x" for each in outcome.interrupts}
+            state = opened.resume(answers=answers, thread_id="t").state
+        assert state["log"] == ["asked x", "asked x", "sent", "item 3"]
+        assert state["n"] == 7
+
+    @pytest.mark.parametrize("lost", ["asks", "nested"])
+    def test_a_graph_that_has_lost_the_node_that_waits_says_so(self, place, lost):
+        def app(**nodes):
+            return calling(
+                line("child", a=wrote("a"), **nodes).compile(), checkpointer=place.open()
+            )
+
+        asking = {"asks": asks, "nested": line("nested", asks=asks).compile()}
+        with app(**{lost: asking[lost]}) as opened:
+            opened.invoke({}, thread_id="t")
+        with app(other=wrote("b")) as opened:
+            with pytest.raises(NodeFailed, match=f"is about to run node '{lost}'"):
+                opened.resume("x", thread_id="t")
 
     def test_siblings_run_to_their_end_before_the_node_parks(self, store):
         b = Counted(wrote("b"))
