@@ -23,9 +23,7 @@ from beamweaver.engine import Call, CallKind, Machine, Prepared, RunState
 from beamweaver.engine import effects as fx
 from beamweaver.engine.calling import Calling
 from beamweaver.engine.failures import describe, exit_failure
-from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import checkpoint_id
-from beamweaver.engine.merge import with_initial
 from beamweaver.engine.migrate import open_image
 from beamweaver.engine.plan import Routes
 from beamweaver.engine.rows import input_data
@@ -46,13 +44,11 @@ from tests.engine.driver_parts import (
     Later,
     TestEnv,
     awaited,
+    check_fold,
     choose,
     goto,
     placed,
-    plain,
-    read_calls,
     recorded,
-    task_as_data,
     told,
     without,
 )
@@ -558,7 +554,7 @@ class Driver:
         flying = self.machine.in_flight
         if flying is not None and flying.record.seq == commit.record.seq:
             if self.checks:
-                self.check_fold()
+                check_fold(self)
             self.machine.acknowledged()
         else:
             self.machine.acknowledged_ahead(commit.record.seq)
@@ -575,46 +571,8 @@ class Driver:
             self.crash_at = None
             raise Crashed(f"after commits {number}, before their acknowledgement")
         if self.checks:
-            self.check_fold()
+            check_fold(self)
         self.machine.acknowledged()
-
-    def check_fold(self) -> None:
-        """The machine's state is what the store folds to, but for what happened since the commit."""
-        mine, stored = self.machine.state, fold(self.store.load(self.thread_id), self.env)
-        stored.values = with_initial(self.graph, stored.values)
-        assert self.values == without(stored.values, self.graph.unstored)
-        for name in ("row", "versions", "joins", "executed", "seq", "checkpoint_seq"):
-            assert getattr(mine, name) == getattr(stored, name), name
-        for name in (
-            "branch",
-            "parent_seq",
-            "since_full",
-            "entry_seqs",
-            "spent",
-            "warnings",
-            "kept",
-        ):
-            assert getattr(mine, name) == getattr(stored, name), name
-        assert [(t.node, t.path, t.update) for t in mine.deferred] == [
-            (t.node, t.path, t.update) for t in stored.deferred
-        ]
-        assert (mine.step.number, mine.step.era) == (stored.step.number, stored.step.era)
-        assert [plain(a) for a in mine.step.amendments] == [
-            plain(a) for a in stored.step.amendments
-        ]
-        assert mine.step.paused == stored.step.paused
-        assert (mine.step.failure is None) == (stored.step.failure is None)
-        moved = {x if isinstance(x, int) else getattr(x, "position", -1) for x in self._moved()}
-        for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):
-            assert (one.node, mine.id_of(one)) == (other.node, stored.id_of(other))
-            if one.position not in moved:
-                read_calls(one, other, self.env)
-                assert task_as_data(one, self.env) == task_as_data(other, self.env), one.node
-
-    def _moved(self) -> list[Any]:
-        """Tasks that may be ahead of the store: they run, or something of them is in no commit yet."""
-        dirty = [x if hasattr(x, "position") else x.task for x in self.machine.dirty]
-        return [*self.machine.running, *dirty, *self.machine.ready]
 
     def _note(self, commit: Any) -> None:
         """Which tasks' results are acknowledged now."""

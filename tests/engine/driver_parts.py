@@ -10,7 +10,9 @@ from beamweaver.engine import Call, CallKind, Prepared
 from beamweaver.engine import effects as fx
 from beamweaver.engine.calling import Calling, output_of, start_of
 from beamweaver.engine.failures import describe
+from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import call_ordinal, idempotency_key, interrupt_id
+from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route, Routes
 from beamweaver.engine.rows import sends_of, values_of, writes_of
 from beamweaver.engine.state import Question, Sleep
@@ -305,3 +307,41 @@ def recorded(driver: Driver, effect: fx.ReplyRecorded) -> tuple[Any, Any]:
 def goto(*nodes: Any, **update: Any) -> Command:
     """A command with an update."""
     return Command(update=update or None, goto=list(nodes))
+
+
+def check_fold(driver: Driver) -> None:
+    """The machine's state is what the store folds to, but for what happened since the commit."""
+    mine, stored = driver.machine.state, fold(driver.store.load(driver.thread_id), driver.env)
+    stored.values = with_initial(driver.graph, stored.values)
+    assert driver.values == without(stored.values, driver.graph.unstored)
+    for name in ("row", "versions", "joins", "executed", "seq", "checkpoint_seq"):
+        assert getattr(mine, name) == getattr(stored, name), name
+    for name in (
+        "branch",
+        "parent_seq",
+        "since_full",
+        "entry_seqs",
+        "spent",
+        "warnings",
+        "kept",
+    ):
+        assert getattr(mine, name) == getattr(stored, name), name
+    assert [(t.node, t.path, t.update) for t in mine.deferred] == [
+        (t.node, t.path, t.update) for t in stored.deferred
+    ]
+    assert (mine.step.number, mine.step.era) == (stored.step.number, stored.step.era)
+    assert [plain(a) for a in mine.step.amendments] == [plain(a) for a in stored.step.amendments]
+    assert mine.step.paused == stored.step.paused
+    assert (mine.step.failure is None) == (stored.step.failure is None)
+    moved = {x if isinstance(x, int) else getattr(x, "position", -1) for x in _moved(driver)}
+    for one, other in zip(mine.step.tasks, stored.step.tasks, strict=True):
+        assert (one.node, mine.id_of(one)) == (other.node, stored.id_of(other))
+        if one.position not in moved:
+            read_calls(one, other, driver.env)
+            assert task_as_data(one, driver.env) == task_as_data(other, driver.env), one.node
+
+
+def _moved(driver: Driver) -> list[Any]:
+    """Tasks that may be ahead of the store: they run, or something of them is in no commit yet."""
+    dirty = [x if hasattr(x, "position") else x.task for x in driver.machine.dirty]
+    return [*driver.machine.running, *dirty, *driver.machine.ready]

@@ -15,6 +15,7 @@ from beamweaver.engine import CallKind
 from beamweaver.errors import Quarantined
 from beamweaver.limits import Limits
 from tests.engine.driver import Crashed, Driver
+from tests.engine.driver_parts import check_fold
 from tests.engine.generator import finish, plan_of
 
 FAST, SLOW = 200, 1_200
@@ -133,7 +134,7 @@ def settle(driver):
         driver.send(CallKind.RELEASE)
         driver.run()
     elif driver.status is not None:
-        driver.check_fold()
+        check_fold(driver)
 
 
 def complete(driver):
