@@ -259,7 +259,8 @@ _updates = st.fixed_dictionaries(
         ),
     },
 )
-_moves = st.one_of(_updates, st.sampled_from(["crash", "exit"]))
+_modes = st.sampled_from(["sync", "sync", "exit", "async"])
+_moves = st.one_of(st.tuples(_updates, _modes), st.just("crash"))
 
 
 def _agreed(update, values):
@@ -270,19 +271,35 @@ def _agreed(update, values):
     return update
 
 
-@settings(max_examples=60, deadline=None)
-@given(moves=st.lists(_moves, min_size=5, max_size=25))
+@settings(max_examples=5, deadline=None)
+@given(moves=st.lists(_moves, min_size=5, max_size=15))
 def test_what_a_store_gives_back_is_what_the_reducers_made(moves):
-    whole = driver(limits=Limits(value_bytes_whole=1 << 40))
-    made = driver(limits=Limits(value_bytes_whole=0))
-    for number, move in enumerate(moves):
+    _check(moves)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(moves=st.lists(_moves, min_size=5, max_size=25))
+def test_so_it_is_over_many_more_histories(moves):
+    _check(moves)
+
+
+def _check(moves):
+    both = graph(
+        "^>a a>b",
+        schema=State,
+        a=lambda _s: {"log": ["a"], "found": "a"},
+        b=lambda s: {"log": ["b"], "facts": {"b": len(s["log"])}},
+    )
+    whole = Driver(both, limits=Limits(value_bytes_whole=1 << 40))
+    made = Driver(both, limits=Limits(value_bytes_whole=0))
+    for move in moves:
         if move == "crash":
             made.crash()
             continue
-        options = {"durability": "exit"} if move == "exit" else {}
-        update = {"log": [number]} if move == "exit" else _agreed(move, whole.values)
-        whole.invoke(update, **options)
-        made.invoke(update, **options)
+        update, mode = _agreed(move[0], whole.values), move[1]
+        whole.invoke(update, durability=mode)
+        made.invoke(update, durability=mode)
         assert made.values == whole.values
     made.crash()
     assert made.values == whole.values
