@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from beamweaver.checkpoint import LMDBCheckpointer, MemoryCheckpointer
 from beamweaver.checkpoint.deltas import in_parts
-from beamweaver.checkpoint.records import DeltaRow, StatusName
+from beamweaver.checkpoint.records import DeltaRow, KeyPut, MessageKey, StatusName
 from beamweaver.errors import CallRefused, StoreError
 from tests.checkpoint.kit import Boom, codes, entry, failing_at, message, run_row, step, thread_row
 
@@ -111,6 +111,10 @@ class Stores(RuleBasedStateMachine):
         if data.draw(st.integers(0, 2), label="inbox") == 0:
             extra["inbox_put"] = (message(data.draw(st.integers(0, 5)), b"%d" % seq),)
             extra["inbox_drop"] = (data.draw(st.integers(0, 5)),)
+        if data.draw(st.integers(0, 1), label="key") == 0:
+            row = MessageKey(f"k{seq}", f"m{seq}", "r", b"", seq)
+            before = data.draw(st.integers(0, 8), label="keys before")
+            extra["key"] = KeyPut(row, before, data.draw(st.integers(1, 4), label="most keys"))
         if model.next_seq and data.draw(st.booleans(), label="entry"):
             return entry(name, seq, **extra)
         return self.checkpoint(data, name, seq, model, extra)
@@ -225,6 +229,9 @@ class Stores(RuleBasedStateMachine):
     def look(self, name, seq, run, entries):
         self.both(lambda store: store.load(name, seq, entries=entries))
         self.both(lambda store: store.run_end(name, run))
+        self.both(lambda store: store.message_keys(name))
+        for key in range(13):
+            self.both(lambda store, key=key: store.message_key(name, f"k{key}"))
         for run_id in ("r", "s", ""):
             self.both(lambda store, run_id=run_id: store.run_number(name, run_id))
 

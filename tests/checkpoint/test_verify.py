@@ -6,11 +6,13 @@ import random
 import shutil
 
 import lmdb
+import msgspec
 import pytest
 
 from beamweaver.checkpoint import LMDBCheckpointer, _shared
 from beamweaver.checkpoint._layout import describe, sealed
 from beamweaver.checkpoint._pages import PageFile
+from beamweaver.checkpoint.records import MessageKey
 from beamweaver.checkpoint.verify import verify
 from beamweaver.errors import NotAStore
 from tests.checkpoint.damage import damaged, hurt
@@ -27,6 +29,12 @@ def whole(tmp_path_factory):
 def copy(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "s")
     return tmp_path / "s"
+
+
+def a_key(thread_id, stands, says):
+    """A pair of an idempotency key that stands under one name and says another."""
+    row = MessageKey(says, "m", "r", b"", 0)
+    return sealed(b"K", f"{thread_id}\0{stands}".encode(), msgspec.msgpack.encode(row))
 
 
 def edit(path, change):
@@ -127,6 +135,13 @@ def test_what_is_no_store_is_refused(tmp_path, make):
         (lambda txn: txn.delete(b"S\x04every\0"), "thread/every", "index of statuses"),
         (lambda txn: txn.put(*sealed(b"S\x09", b"nobody\0", b"")), "status/nobody", "no thread"),
         (lambda txn: txn.put(*sealed(b"N", b"nobody\0r", b"\x01")), "run_name/nobody/r", "no th"),
+        (lambda txn: txn.put(*a_key("every", "x", "y")), "message_key/every/x", "the key 'y'"),
+        (lambda txn: txn.put(*a_key("nobody", "x", "x")), "message_key/nobody/x", "no thread"),
+        (
+            lambda txn: txn.put(*sealed(b"Q", b"every\0" + bytes(8), b"\x01")),
+            "key_order/every/0",
+            "xpected `array`",
+        ),
         (lambda txn: txn.put(b"?x\0", b""), "kind b'?'/x", "no version"),
         (lambda txn: txn.put(b"\0x", b""), "x", "no version"),
         (lambda txn: txn.delete(b"\0epoch"), "epoch", "missing"),
