@@ -111,13 +111,11 @@ WAITS = {
     },
     "langgraph": {
         "streams": _rows("61 79 149"),
-        "durability=": _rows("65"),
         "the functional interface": _rows("67 87 121 122 123 125 126 127 129 130 131"),
     },
     "reference": {"traces": _rows("TS")},
     "peers": {
         "caches of nodes": _rows("31"),
-        "durability=": _rows("11"),
         "encryption": _rows("59"),
         "an application server": _rows("9 22"),
     },

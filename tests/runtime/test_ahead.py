@@ -117,6 +117,7 @@ def test_without_a_store_it_changes_nothing():
 
 
 def test_while_the_writer_is_held_a_thread_goes_on_as_far_as_its_window(place):
+    """`peers 11`: what is on its way has a bound, and is gone when it is written."""
     held, ran = Held(), []
 
     def noted(name):
@@ -132,6 +133,7 @@ def test_while_the_writer_is_held_a_thread_goes_on_as_far_as_its_window(place):
         assert runtime.get_state("t").next == ("n00",)
         held.let_go()
         assert call.join().state["log"] == NAMES
+        assert runtime._core.hub.ahead.total == 0
 
 
 def test_a_step_is_told_when_it_is_over_and_when_it_is_durable(place):
