@@ -348,9 +348,10 @@ class _Abandon:
             holder = cell.holder
             if cell.phase == ENDED:
                 return
-            cell.busy = allocate_lock()  # a lost slice keeps the old one, for ever
             if holder is not None:
+                cell.busy = allocate_lock()  # a lost slice keeps the old one, for ever
                 cell.scheduler.abandon(holder)
+            # else a slice is still to come: it finds the actor ended, and lets the lock go
         if finish(cell, KILLED) and holder is not None:
             cell.system.emit(Event("abandoned", repr(cell), KILLED, {"grace": self._grace}))
 

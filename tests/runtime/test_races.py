@@ -26,7 +26,7 @@ from beamweaver.runtime import places
 from supervisors import KILLED
 from supervisors.testing import eventually
 from tests.runtime.kit import Boom, Caller, Events, Gate, line, simulated, wrote
-from tests.runtime.schedules import cells_of
+from tests.simulation.faults import cells_of
 
 
 def submit(runtime, app, thread_id, message, *, waits=True):

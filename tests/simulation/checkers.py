@@ -13,11 +13,23 @@ from beamweaver.events import (
     TaskStarted,
     ThreadQuarantined,
 )
+from beamweaver.runtime.context import Asks
+from supervisors.testing import leaks
 
 if TYPE_CHECKING:
+    from tests.simulation.clients import Client
     from tests.simulation.world import Process, World
 
 __all__ = ["Bodies", "Checkers", "answer_to"]
+
+
+_EXACT = 1e-4
+"""Seconds by which times may differ."""
+_DEEP = 8
+_DURABLE = 1.0
+"""Longer sleeps are kept; who sleeps for less waits on the stack."""
+_GRACE = 1.0
+"""Seconds for which an attempt may wait for the end of the body before it, which was killed."""
 
 
 def answer_to(question: Any) -> str:
@@ -28,13 +40,18 @@ def answer_to(question: Any) -> str:
 class Bodies:
     """Hears what the bodies of nodes do: who failed before, and what each question was answered."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, wrong: list[str]) -> None:
         self.world = world
         self.done: set[tuple[str, str, int]] = set()
         """Sub-steps that returned to a body of the process that lived then."""
         self.tried: set[tuple[str, str]] = set()
+        self.hung: set[tuple[str, str]] = set()
+        self.slept: dict[tuple[str, str, int], float] = {}
+        """When each sleep began."""
+        self.awake: set[tuple[str, str, int]] = set()
+        """Sleeps that are over."""
         self.answers: dict[tuple[str, str, int], Any] = {}
-        self.wrong: list[str] = []
+        self.wrong = wrong
         self.count = 0
 
     def started(self, _ctx: Any) -> None:
@@ -54,6 +71,39 @@ class Bodies:
             self.done.add((ctx.thread_id, ctx.task_id, number))
         if found != f"{ctx.node}{number}":
             self.wrong.append(f"sub-step {number} of node {ctx.node} gave {found!r}")
+
+    def sleeps(self, ctx: Any, number: int, seconds: float) -> None:
+        """Sleep; it takes at least so long since it first began, and is not done again once it is over."""
+        key = (ctx.thread_id, ctx.task_id, number)
+        if seconds < _DURABLE and self._is_deep():
+            ctx.sleep(0)
+            return
+        now = self.world.now
+        if self._lives(ctx):
+            self.slept.setdefault(key, now)
+        try:
+            ctx.sleep(seconds)
+        except Asks:  # it is kept, and the body ends
+            if key in self.awake and self._lives(ctx) and not self.world.steps_clock:
+                self.wrong.append(f"sleep {key} of node {ctx.node} took its time again")
+            raise
+        if not self._lives(ctx) or self.world.steps_clock:
+            return
+        self.awake.add(key)
+        if self.world.now < self.slept[key] + seconds - _EXACT:
+            self.wrong.append(f"sleep {key} of node {ctx.node} was over too early")
+
+    def hang(self, ctx: Any) -> None:
+        """The first attempt of a task hangs until somebody ends it."""
+        key = (ctx.thread_id, ctx.task_id)
+        if key not in self.hung and not self._is_deep():
+            self.hung.add(key)
+            self.world.process.system.future().get()
+            self.wrong.append(f"an attempt of {ctx.node} that hangs went on")
+
+    def _is_deep(self) -> bool:
+        """Whether so many nodes wait on this stack that no more should."""
+        return self.world.process.scheduler.depth > _DEEP
 
     def _lives(self, ctx: Any) -> bool:
         process = self.world.process
@@ -80,9 +130,9 @@ class Bodies:
 class _Reruns:
     """Acknowledged work is never done again."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrong: list[str]) -> None:
         self.acknowledged: set[tuple[str, str]] = set()
-        self.wrong: list[str] = []
+        self.wrong = wrong
 
     def hear(self, event: Any, *, current: bool) -> None:
         if type(event) is TaskAcknowledged:
@@ -95,32 +145,58 @@ class _Reruns:
 
 
 class _Timers:
-    """Another attempt comes not before it is due, and only after a failure."""
+    """Attempts and the ends of their time come when they are due, and each attempt ends once."""
 
-    def __init__(self, *, steps: bool) -> None:
-        self.steps = steps
+    def __init__(self, world: World, wrong: list[str]) -> None:
+        self.world = world
         self.due: dict[tuple[str, str], float] = {}
         self.failed: dict[tuple[str, str], int] = {}
-        self.wrong: list[str] = []
+        self.running: dict[tuple[str, str], float] = {}
+        """When the attempt that runs started."""
+        self.ended: dict[tuple[str, str], int] = {}
+        """In which process an attempt failed after which none has started."""
+        self.wrong = wrong
 
-    def hear(self, event: Any, now: float) -> None:
+    def hear(self, event: Any) -> None:
         kind = type(event)
         if kind is RunEnded and event.status != "drained":
             for known in (self.due, self.failed):
                 for key in [key for key in known if key[0] == event.thread_id]:
                     del known[key]
         elif kind is AttemptFailed:
-            self.failed[event.thread_id, event.task_id] = event.attempt
-            if event.retry_in is not None:
-                self.due[event.thread_id, event.task_id] = now + event.retry_in
+            self._failed(event)
         elif kind is TaskStarted:
-            self._started(event, now)
+            self._started(event)
+        elif kind is TaskAcknowledged:
+            self._acknowledged(event)
 
-    def _started(self, event: Any, now: float) -> None:
-        key = (event.thread_id, event.task_id)
+    def _acknowledged(self, event: Any) -> None:
+        if self.ended.get((event.thread_id, event.task_id)) == self.world.lives:
+            self.wrong.append(f"a result of {event.node} counts whose attempt had ended")
+
+    def _failed(self, event: Any) -> None:
+        key, now = (event.thread_id, event.task_id), self.world.now
+        began = self.running.pop(key, None)
+        self.failed[key] = event.attempt
+        self.ended[key] = self.world.lives
+        if began is None:
+            self.wrong.append(f"attempt {event.attempt} of {event.node} ended twice")
+        elif event.failure_code == "node_timeout":
+            seconds = self.world.plan.timeouts[event.node]
+            if seconds is None or now < began + seconds - _EXACT:
+                self.wrong.append(f"{event.node} was out of time after {now - began:g} s")
+            elif now > began + seconds + _GRACE + _EXACT:
+                self.wrong.append(f"{event.node} was out of time after {now - began:g} s, too late")
+        if event.retry_in is not None:
+            self.due[key] = now + event.retry_in
+
+    def _started(self, event: Any) -> None:
+        key, now = (event.thread_id, event.task_id), self.world.now
+        self.running[key] = now
+        self.ended.pop(key, None)
         due, failed = self.due.pop(key, 0.0), self.failed.get(key, 0)
         counted = event.attempt > failed  # else the failure went with its process, or its actor
-        if counted and not self.steps and now < due - 1e-4:
+        if counted and not self.world.steps_clock and now < due - _EXACT:
             self.wrong.append(f"{key} started {due - now:g} s too early")
         if event.attempt > failed + 1:
             self.wrong.append(f"{key}: attempt {event.attempt} of {event.node} started out of turn")
@@ -131,11 +207,12 @@ class Checkers:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.bodies = Bodies(world)
-        self.reruns = _Reruns()
-        self.timers = _Timers(steps="clock step" in world.config.weights)
         self.wrong: list[str] = []
+        self.bodies = Bodies(world, self.wrong)
+        self.reruns = _Reruns(self.wrong)
+        self.timers = _Timers(world, self.wrong)
         self.steps = 0
+        self.edits = 0
 
     def listener(self, process: Process) -> Any:
         """What hears the events of one process."""
@@ -147,7 +224,7 @@ class Checkers:
                 self.steps += 1
             self.reruns.hear(event, current=current)
             if current:
-                self.timers.hear(event, process.clock.time())
+                self.timers.hear(event)
             if type(event) is ThreadQuarantined:
                 self.wrong.append(f"{event.thread_id} was quarantined: {event.reason}")
 
@@ -159,23 +236,29 @@ class Checkers:
         Raises:
             AssertionError: It does not; the message has the seed.
         """
-        found = [
-            *self.wrong,
-            *self.bodies.wrong,
-            *self.reruns.wrong,
-            *self.timers.wrong,
-            *self.world.disk.stale,
-            *(
-                f"asked again: {id_}"
-                for client in self.world.clients.values()
-                for id_ in client.asked_again
-            ),
-        ]
-        assert not found, f"{self.world.config.seed=}: {found[:3]}"
+        if self.wrong or self.world.disk.stale:
+            found = [*self.wrong, *self.world.disk.stale]
+            raise AssertionError(f"{self.world.config.seed=}: {found[:3]}")
+
+    def check_drained(self, process: Process, waiting: list[Client]) -> None:
+        """What must hold after a drain: nothing is left of the runtime, and nothing of it runs on."""
+        where = f"{self.world.config.seed=}"
+        left = leaks(process.system)
+        assert left == [], f"{where}: {left}"
+        for client in waiting:
+            assert client.is_answered, f"{where}: {client.thread_id} {client}, after the drain"
+        for thread_id in self.world.threads if waiting else ():
+            image = process.store.load(thread_id)
+            run, status = (None, None) if image is None else (image.row.run, image.row.status)
+            if run and process.hub.epoch in (run.claimed_epoch, run.taken_up_epoch):
+                assert status not in ("accepted", "running"), f"{where}: {thread_id} {status}"
 
     def check_end(self) -> None:
         """What must hold when all clients have what they want and faults have stopped."""
         self.check()
+        hub = self.world.process.hub
+        left = [thread_id for thread_id, bodies in hub.bodies.items() if bodies]
+        assert left == [], f"{self.world.config.seed=}: bodies of {left} are left"
         for thread_id in self.world.threads:
             self._history(thread_id)
             self._values(thread_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,17 @@ from tests.simulation.checkers import answer_to
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["Client"]
+__all__ = ["Client", "Died"]
 
 _ACCEPTED = (Completed, Interrupted, Cancelled, Drained, Failed, RunFailed)
 
 
+_REFUSALS = {"put refused", "disk full", "broken sync"}
+"""Where the store refuses what nobody waits for, the run rests until somebody calls."""
+
+
 class Died(Exception):
-    """Thrown into a client whose process died."""
+    """Thrown into a client whose process died, or whose answer was lost."""
 
 
 class Client:
@@ -34,9 +39,10 @@ class Client:
     Attributes:
         labels: The inputs that it gave; each may take effect once.
         accepted: Those of which it was told that they are kept; each must.
+        calls: The calls that began its runs.
+        kept: The run ids of calls that were told and are kept, and are not told again.
         amended: Whether it gave an input to a run that had begun.
         answered: Questions of which it was told that its answer is kept.
-        asked_again: Those of them that were asked once more, which must not be.
     """
 
     def __init__(self, world: World, thread_id: str, rng: random.Random) -> None:
@@ -45,10 +51,12 @@ class Client:
         self.rng = rng
         self.labels: list[str] = []
         self.accepted: set[str] = set()
+        self.calls: list[Invoke] = []
+        self.kept: list[str] = []
         self.amended = False
         self.answered: set[str] = set()
-        self.asked_again: list[str] = []
         self.waiting: Any = None
+        self._future: Any = None
         self.done = False
         self.at = ""
         self._amendments = 0
@@ -58,10 +66,17 @@ class Client:
     def __str__(self) -> str:
         return "done" if self.done else f"waits for {self.at}"
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing that it waits for is still to come."""
+        return self.waiting is None or bool(self._future.done())
+
     def turn(self) -> bool:
         """Go on if the answer is there; whether it has all that it wants."""
-        if not self.done and (self.waiting is None or self._future().done()):
+        if self.is_answered:
             self._go(None)
+        elif self.world.faults.left and self.rng.random() < 0.002:
+            self._lose()
         return self.done
 
     def died(self) -> None:
@@ -69,35 +84,100 @@ class Client:
         if not self.done:
             self._go(Died())
 
-    def _future(self) -> Any:
-        return self.waiting.done if self.waiting.call.waits else self.waiting.receipt
+    def _lose(self) -> None:
+        """The answer is lost on its way, and the call is made again."""
+        if self.world.faults.strikes("lost answer", 1.0):
+            self._go(Died())
 
     def _go(self, error: Exception | None) -> None:
         try:
-            self.waiting = next(self._calls) if error is None else self._calls.throw(error)
+            waiting = next(self._calls) if error is None else self._calls.throw(error)
         except StopIteration:
             self.done = True
+            return
+        self.waiting = waiting
+        if waiting is not None:
+            self._future = waiting.done if waiting.call.waits else waiting.receipt
 
     # What it wants ------------------------------------------------------------------------------
 
     def _wants(self) -> Iterator[Any]:
         yield None  # the world is not there yet
+        told_once = "told once" in self.world.config.weights
         for number in range(self.world.config.runs):
-            yield from self._run(number)
+            start = self._input(f"{self.thread_id}-{number}")
+            self.calls.append(start)
+            if told_once and self.rng.random() < 0.4:
+                yield from self._tell_two(start)
+            else:
+                yield from self._until_complete(start)
 
-    def _run(self, number: int) -> Iterator[Any]:
-        start = self._input(f"{self.thread_id}-{number}")
-        message = start
+    def _tell_two(self, first: Invoke) -> Iterator[Any]:
+        """Tell two inputs, one behind the other; when they are kept neither is told again.
+
+        The second one begins a run of its own, or goes into that of the first if it stopped.
+        """
+        second = self._input(f"{first.run_id} and more")
+        self.amended = True
+        self.world.faults.struck["told once"] += 2
+        for start in (first, second):
+            outcome: Any = Died
+            while outcome is not None:
+                try:
+                    outcome = yield from self._call(start, waits=False)
+                except Died:
+                    continue
+            self.kept.append(str(start.run_id))
+        if self.rng.random() < 0.5 and not self.world.config.weights.keys() & _REFUSALS:
+            yield from self._wait_for_its_turn()
+        yield from self._until_complete(second)
+        self.kept.clear()
+
+    def _wait_for_its_turn(self) -> Iterator[Any]:
+        """What is kept has its turn though nobody calls; behind a run that stopped it waits for a call."""
+        self.at = "the turn of what it told"
+        while self._inbox() and self._goes_on():
+            with contextlib.suppress(Died):
+                yield None
+
+    def _goes_on(self) -> bool:
+        state = self.world.process.runtime.get_state(self.thread_id)
+        return state is None or state.status not in ("failed", "waiting", "cancelled", "drained")
+
+    def _inbox(self) -> list[str]:
+        """The run ids of the messages that wait."""
+        image = self.world.process.store.load(self.thread_id)
+        return [] if image is None else [str(message.run_id) for message in image.inbox]
+
+    def _until_complete(self, start: Invoke) -> Iterator[Any]:
+        """Make a call until the run that it begins is complete."""
+        message = self._again(start)
         while True:
             told = self.rng.random() < 0.3
             try:
                 outcome = yield from self._call(message, waits=not told)
             except Died:
-                message = start
+                message = self._again(start)
                 continue
             if type(outcome) is Completed and start.run_id in self._names(outcome):
                 return
+            self._look_for_kept()
             message = self._next(outcome, start)
+
+    def _again(self, start: Invoke) -> Any:
+        """What leads on without a risk; an input that is kept need not be given again."""
+        more = [Continue(), Invoke(None)]
+        return self.rng.choice(more) if self.kept else start
+
+    def _look_for_kept(self) -> None:
+        """A message that was kept waits in the inbox, or has taken effect."""
+        if not self.kept:
+            return
+        state = self.world.process.runtime.get_state(self.thread_id)
+        log, waits = [] if state is None else state.values["log"], self._inbox()
+        for label in self.kept:
+            if label not in waits and label not in log:
+                self.world.checkers.wrong.append(f"the message {label!r}, which was kept, is lost")
 
     def _names(self, outcome: Any) -> tuple[str, ...]:
         """The names of the run that an outcome is of."""
@@ -118,24 +198,26 @@ class Client:
 
     def _next(self, outcome: Any, start: Any) -> Any:
         if type(outcome) is Interrupted:
-            self.asked_again += [each.id for each in outcome.interrupts if each.id in self.answered]
+            for each in outcome.interrupts:
+                if each.id in self.answered:
+                    self.world.checkers.wrong.append(f"asked again: {each.id}")
             return self._answers(outcome.interrupts)
         weights = self.world.config.weights
         stopped = isinstance(outcome, RunFailed | Cancelled)
         if stopped and "amendment" in weights and self._amendments < 2 and self.rng.random() < 0.3:
             self._amendments += 1
             self.amended = True
+            self.world.faults.struck["amendment"] += 1
             return self._input(f"{self.thread_id} amendment {self._amendments}")
-        return self.rng.choice([start, Continue(), Invoke(None), start])
+        return self.rng.choice([self._again(start), Continue(), Invoke(None), self._again(start)])
 
     def _answers(self, interrupts: Any) -> Any:
         if "wrong answer" in self.world.config.weights and self.rng.random() < 0.3:
+            self.world.faults.struck["wrong answer"] += 1
             return Resume(answers={"int_nobody_asked": 1})
-        if (
-            self.answered
-            and "second answer" in self.world.config.weights
-            and self.rng.random() < 0.3
-        ):
+        second = self.answered and "second answer" in self.world.config.weights
+        if second and self.rng.random() < 0.3:
+            self.world.faults.struck["second answer"] += 1
             return Resume(answers={min(self.answered): "another answer"})
         if len(interrupts) == 1 and self.rng.random() < 0.5:
             return Resume(answer_to(interrupts[0].value))

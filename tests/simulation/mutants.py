@@ -13,17 +13,20 @@ from unittest.mock import patch
 
 import msgspec
 
+from beamweaver.checkpoint import _retention
 from beamweaver.checkpoint.deltas import join
 from beamweaver.checkpoint.entries import Finished
 from beamweaver.checkpoint.records import DeltaRow
 from beamweaver.checkpoint.store import RecordWriter
-from beamweaver.engine import effects, growth, merge, migrate, plan, rows, state
+from beamweaver.engine import _branches, effects, growth, merge, migrate, plan, rows, state
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._attempts import Attempts
 from beamweaver.engine._core import Core
 from beamweaver.engine._steps import Steps
 from beamweaver.engine.effects import Admitted, SetTimer
 from beamweaver.engine.machine import Machine
+from beamweaver.runtime import keeping
+from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.recovery import Recovery
 from beamweaver.runtime.waiters import Waiters
 from beamweaver.runtime.writer import CheckpointWriter
@@ -33,6 +36,7 @@ from tests.mutants import instead as _instead
 from tests.simulation.config import Config
 from tests.simulation.disk import SimKv
 from tests.simulation.shrink import failure_of
+from tests.simulation.store import SimCheckpointer
 
 __all__ = ["FOUND", "MUTANTS", "fails", "found"]
 
@@ -54,6 +58,16 @@ def _checkpoint(**changes: Any) -> Mutant:
     def change(original: Any, *args: Any) -> Any:
         made = original(*args)
         return made if made.step == 0 else msgspec.structs.replace(made, **changes)
+
+    return _around(Steps, "checkpoint", change)
+
+
+def _checkpoint_of(source: str, **changes: Any) -> Mutant:
+    """The checkpoints of one source, changed."""
+
+    def change(original: Any, *args: Any) -> Any:
+        made = original(*args)
+        return msgspec.structs.replace(made, **changes) if made.source == source else made
 
     return _around(Steps, "checkpoint", change)
 
@@ -97,7 +111,17 @@ def _without_due_times(loaded: Any) -> None:
 def _without_answers(loaded: Any) -> None:
     for task in loaded.step.tasks:
         for question in task.questions or ():
-            question.answered, question.answer = False, None
+            question.answer = None
+
+
+def _without_sleeps(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        task.sleeps = None
+
+
+def _without_memos(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        task.memos = None
 
 
 def _without_results(loaded: Any) -> None:
@@ -150,6 +174,18 @@ def _early(original: Any, self: Any, task: Any) -> None:
     effect = self._effects[-1]
     if isinstance(effect, SetTimer):
         effect.delay /= 2
+
+
+def _out_of_time_early(original: Any, self: Any, task: Any) -> None:
+    before = len(self._effects)
+    original(self, task)
+    for effect in self._effects[before:]:
+        if isinstance(effect, SetTimer):
+            effect.delay /= 2
+
+
+def _sleeps_half(original: Any, self: Any, due: float, rest: float, key: Any) -> Any:
+    return original(self, due - rest / 2, rest / 2, key)
 
 
 def _acknowledges_full(_original: Any, self: Any, group: Any, full: Any) -> Any:
@@ -223,7 +259,6 @@ MUTANTS: dict[str, Mutant] = {
     "a checkpoint follows the wrong one": _checkpoint(parent=0),
     "the epoch is not checked": _instead(RecordWriter, "_check", lambda *_: None),
     "the epoch is not raised": _around(RecordWriter, "raise_epoch", _same_epoch),
-    "a stale actor may write": _instead(CheckpointWriter, "_is_stale", lambda *_: False),
     "a refused put is acknowledged": _around(RecordWriter, "_one_by_one", _acknowledges_refused),
     "a full store acknowledges": _around(CheckpointWriter, "_put_some", _acknowledges_full),
     "a group is acknowledged before its sync": _instead(SimKv, "__init__", _unsynced),
@@ -250,6 +285,21 @@ MUTANTS: dict[str, Mutant] = {
         merge, "_of_tasks", lambda f, done, low, high: f(done[::-1], low, high)
     ),
     "an attempt comes too early": _around(Attempts, "_wake_when_due", _early),
+    "a timeout comes too early": _around(Attempts, "_start", _out_of_time_early),
+    "a sleep is too short": _around(Pauses, "_begin", _sleeps_half),
+    "sleeps are lost on load": _after_load(_without_sleeps),
+    "results of sub-steps are lost on load": _after_load(_without_memos),
+    "an edit is lost": _checkpoint_of("update", writes={}),
+    "a head stays where it is": _instead(keeping, "move_head", lambda *_: True),
+    "a deleted thread is still there": _instead(SimCheckpointer, "delete_thread", lambda *_: True),
+    "removing a run removes them all": _around(
+        _retention, "doomed_runs", lambda f, numbers, _ids, kept: f(numbers, numbers.keys(), kept)
+    ),
+    "a branch has the values of the head": _around(
+        _branches,
+        "origin_of",
+        lambda f, env, graph, thread_id, _place: f(env, graph, thread_id, None),
+    ),
     "a result of a killed attempt counts": _instead(Attempts, "_ended", _dead_results),
     "a join fires too early": _around(plan, "_arrive", _arrives_alone),
     "steps are not counted": _checkpoint(step=1),

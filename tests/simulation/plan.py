@@ -37,6 +37,8 @@ class SimPlan:
         rng = random.Random(f"sub-steps {seed}")
         self.steps = {name: rng.choice([0, 0, 1, 2]) for name in self.nodes}
         self.sleeps = {name: rng.choice([0, 0, 0, 0.5, 7]) for name in self.nodes}
+        self.timeouts = {name: rng.choice([None, None, None, 5, 30]) for name in self.nodes}
+        self.hangs = {name: rng.random() < 0.4 for name in self.nodes}
 
     # For the runtime ----------------------------------------------------------------------------
 
@@ -47,7 +49,13 @@ class SimPlan:
             retry = None
             if node.mood == "retried":
                 retry = RetryPolicy(max_attempts=50, retry_on="any", initial_delay=RETRY_DELAY)
-            graph.add_node(node.name, self._body(node, bodies), retry=retry, defer=node.defer)
+            graph.add_node(
+                node.name,
+                self._body(node, bodies),
+                retry=retry,
+                defer=node.defer,
+                timeout=self.timeouts[node.name],
+            )
         for source, target in self.plan.edges:
             graph.add_edge(source, target)
         for sources, target in self.plan.joins:
@@ -66,7 +74,9 @@ class SimPlan:
             for number in range(self.steps[node.name]):
                 work = functools.partial(bodies.worked, ctx)
                 bodies.kept(ctx, number, ctx.step("work", work, number))
-                ctx.sleep(self.sleeps[node.name])
+                bodies.sleeps(ctx, number, self.sleeps[node.name])
+            if self.hangs[node.name] and self.timeouts[node.name] is not None:
+                bodies.hang(ctx)
             if node.mood in ("fails", "retried") and bodies.first(ctx):
                 raise Flaky(node.name)
             for number in range(QUESTIONS.get(node.mood, 0)):

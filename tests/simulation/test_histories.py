@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import beamweaver
 from tests.simulation.config import KINDS, Config
+from tests.simulation.faults import POINTS
+from tests.simulation.totals import Totals
 from tests.simulation.world import World, simulate
 
-FAST, MODES = 60, 25
+FAST, MODES = 150, 25
 BLOCKS, BLOCK = 24, 50
 
 
@@ -48,3 +54,34 @@ def test_the_trace_begins_with_the_configuration():
 def test_the_configurations_of_many_seeds_have_every_kind_of_fault():
     drawn = {kind for seed in range(50) for kind in Config.drawn(seed).weights}
     assert drawn == set(KINDS)
+
+
+def test_the_points_that_are_counted_are_those_of_the_runtime():
+    code = "".join(path.read_text() for path in Path(beamweaver.__file__).parent.rglob("*.py"))
+    found = set(re.findall(r'hub\.reached\("([a-z.]+)"', code))
+    assert {point for point in found if not point.startswith("inbox.")} == set(
+        POINTS
+    )  # no letters here
+
+
+def counted(*seeds):
+    totals = Totals()
+    for seed in seeds:
+        totals.take(seed, simulate(seed))
+    return totals
+
+
+def test_what_is_counted_of_two_ranges_adds_up_to_what_is_counted_of_both(tmp_path):
+    both, first, second = counted(0, 1, 2, 5), counted(0, 1), counted(2, 5)
+    for number, totals in enumerate((first, second)):
+        totals.write(tmp_path / f"{number}.json")
+    added = Totals()
+    for number in range(2):
+        added.add(Totals.read(tmp_path / f"{number}.json"))
+    assert vars(added) == vars(both)
+    assert added.ranges == [(0, 2), (5, 5)]
+
+
+def test_a_seed_that_was_counted_already_is_refused():
+    with pytest.raises(ValueError, match="the seed 1 is counted twice"):
+        counted(0, 1).add(counted(1))

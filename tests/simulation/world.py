@@ -7,22 +7,24 @@ scheduler and the disk are simulated.
 
 from __future__ import annotations
 
+import contextvars
 import random
 from collections.abc import Callable
 from typing import Any
 
-from beamweaver import Cancel, Continue, Resume, Runtime
+from beamweaver import Runtime
 from beamweaver.errors import BeamWeaverError
 from beamweaver.limits import Limits
 from beamweaver.runtime import places
-from supervisors import KILLED, ActorSystem, TaskActor
-from supervisors.testing import DeterministicScheduler, VirtualClock, leaks
-from tests.runtime.kit import Boom
-from tests.runtime.schedules import POINTS, cells_of
+from supervisors import ActorSystem
+from supervisors.scheduler import here
+from supervisors.testing import DeterministicScheduler, VirtualClock
 from tests.simulation.checkers import Checkers
 from tests.simulation.clients import Client
 from tests.simulation.config import Config
 from tests.simulation.disk import Disk, Ends
+from tests.simulation.editors import Editor
+from tests.simulation.faults import Faults, cells_of
 from tests.simulation.plan import SimPlan
 from tests.simulation.store import SimCheckpointer
 from tests.simulation.trace import Trace
@@ -46,6 +48,10 @@ class _SteppedClock(VirtualClock):
     def time(self) -> float:
         return super().time() + self.step
 
+    def steady(self) -> float:
+        """The time of day without what somebody set."""
+        return super().time()
+
 
 class ProcessDied(BaseException):
     """Raised out of a turn of a process that died in it, through whatever waits on this stack."""
@@ -56,15 +62,22 @@ class _Scheduler(DeterministicScheduler):
 
     process: Process
     left = 20
+    depth = 0
+    """How many turns are on the stack: in all but the last one a node waits."""
 
     def step(self) -> bool:
-        stepped = super().step()
-        self.process.world.tick()
-        hub = getattr(self.process, "hub", None)
+        process = self.process
+        self.depth += 1
+        try:
+            stepped = super().step()
+        finally:
+            self.depth -= 1
+        process.world.tick(process, within=self.depth > 0)
+        hub = getattr(process, "hub", None)
         if hub is not None and hub.fatal is not None:
             self.left -= 1
-            self.process.ends.dying = self.process.ends.dying or self.left < 0
-        if self.process.ends.dying:
+            process.ends.dying = process.ends.dying or self.left < 0
+        if process.ends.dying:
             raise ProcessDied
         return stepped
 
@@ -94,7 +107,7 @@ class Process:
             takeover="force" if force else None,
             system=self.system,
             seed=config.seed,
-            fault=world.fault,
+            fault=world.faults.at_point,
         )
         self.runtime.start()
         self.core = self.runtime._core
@@ -131,14 +144,11 @@ class World:
 
     def __init__(self, config: Config, *, keep: bool = False) -> None:
         self.config = config
-        self.rng = random.Random(config.seed)
         self.trace = Trace(keep=keep)
         self.trace.note(None, config)
         self.plan = SimPlan(config.seed)
-        self.faults = config.faults
-        self.struck: dict[str, int] = {}
-        self.points: dict[str, int] = {}
-        self.disk = Disk(self._disk_fault)
+        self.faults = Faults(self, config, random.Random(config.seed))
+        self.disk = Disk(self.faults.of_disk)
         self.checkers = Checkers(self)
         self.app = self.plan.compile(
             self.checkers.bodies,
@@ -149,156 +159,110 @@ class World:
         self.clients = {
             t: Client(self, t, random.Random(f"{config.seed} {t}")) for t in self.threads
         }
+        self.active = list(self.clients.values())
+        self.editors: list[Client] = []
+        if "edits" in config.weights:
+            self.editors.append(Editor(self, "edited", random.Random(f"{config.seed} edited")))
+        self.editing = False
         self.noise: list[Any] = []
         self.olds: list[Process] = []
         self.lives = 0
         self.turns = 0
-        self.full_for = 0
-        self.process: Process = self._begin(1_700_000_000.0, force=False)
+        self.process: Process | None = None
+        self._begin(1_700_000_000.0, force=False)
 
     # Processes ----------------------------------------------------------------------------------
 
-    def _begin(self, now: float, *, force: bool) -> Process:
-        self.lives += 1
-        self.disk.full, self.full_for = False, 0  # who begins sees to it that there is room
-        try:
-            return Process(self, self.lives, now, force=force)
-        except (
-            BeamWeaverError,
-            ProcessDied,
-        ) as error:  # it died, or was told of a fault, in its first moments
-            self.trace.note(None, f"process {self.lives} did not begin: {type(error).__name__}")
-            return self._begin(now, force=True)
+    @property
+    def is_dead(self) -> bool:
+        """Whether no process lives now."""
+        return self.process is None or self.process.ends.dying
 
-    def die(self) -> None:
-        """The process dies; the next one begins."""
-        self.trace.note(self.process, "the process dies")
-        now = self.process.clock.time()
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch, as if nobody had set the clock since the process began."""
+        return self.process.clock.steady() if self.process is not None else 0.0
+
+    @property
+    def steps_clock(self) -> bool:
+        """Whether somebody sets the clock of this history; how long something took is not known then."""
+        return "clock step" in self.config.weights
+
+    def note(self, what: str) -> None:
+        """A line of the trace."""
+        self.trace.note(self.process, what)
+
+    def _begin(self, now: float, *, force: bool) -> None:
+        began = None
+        while began is None:
+            self.lives += 1
+            self.faults.room()  # who begins sees to it that there is room
+            try:
+                began = Process(self, self.lives, now, force=force)
+            except (BeamWeaverError, ProcessDied) as error:
+                # it died, or was told of a fault, in its first moments
+                self.note(f"process {self.lives} did not begin: {type(error).__name__}")
+                force = True
+        self.process = began
+
+    def die(self, *, cut: bool = False) -> None:
+        """The process dies, by a power cut perhaps; the next one begins."""
+        self.note("the process dies")
         self.process.bury()
-        self._next(now, force=False)
+        if cut:
+            self.disk.cut()
+        self._next(force=False)
 
-    def _next(self, now: float, *, force: bool) -> None:
+    def take_by_force(self) -> None:
+        """Another process takes the store, while the one that has it goes on for a while."""
+        self.olds.append(self.process)
+        places._places.pop(self.process.store.identity, None)
+        self._next(force=True)
+
+    def _next(self, *, force: bool) -> None:
         self.noise.clear()
-        self.process = self._begin(now, force=force)
-        for client in self.clients.values():
+        self._begin(self.process.clock.time(), force=force)
+        for client in [*self.active, *self.editors]:
             client.died()
 
     def submit(self, thread_id: str, message: Any, *, waits: bool) -> Any:
         """Call the runtime without waiting on this stack."""
         return self.process.core.submit(self.app, thread_id, message, waits=waits)
 
-    # Faults -------------------------------------------------------------------------------------
-
-    def _strikes(self, kind: str, chance: float) -> bool:
-        weight = self.config.weights.get(kind, 0.0)
-        if self.faults <= 0 or not weight or self.rng.random() >= chance * weight:
-            return False
-        self.faults -= 1
-        self.struck[kind] = self.struck.get(kind, 0) + 1
-        self.trace.note(self.process if hasattr(self, "process") else None, f"fault: {kind}")
-        return True
-
-    def fault(self, point: str, _thread: str) -> None:
-        """A named point of the runtime was reached."""
-        self.points[point] = self.points.get(point, 0) + 1
-        if point in POINTS and self._strikes("crash point", 0.01):
-            raise Boom(point)
-
-    def _disk_fault(self, operation: str) -> str:
-        if not hasattr(self, "process") or self.process.ends.dying:
-            return ""
-        if operation == "put":
-            return "refused" if self._strikes("put refused", 0.004) else ""
-        if self.disk.full:
-            return "full"
-        for kind in ("dies before commit", "dies after commit"):
-            if self._strikes(kind, 0.02):
-                return kind.removesuffix(" commit")
-        if self._strikes("broken sync", 0.01):
-            return self.rng.choice(["broken before", "broken after"])
-        return ""
-
-    def disturb(self) -> None:
-        """Perhaps something goes wrong now."""
-        self._disturb_process()
-        self._disturb_actors()
-        self._disturb_calls()
-
-    def tick(self) -> None:
-        """A turn passed, perhaps while a node waits in another one: in time the disk has room again."""
-        if self.full_for:
-            self.full_for -= 1
-            self.disk.full = self.full_for > 0
-
-    def _disturb_process(self) -> None:
-        if self._strikes("process kill", 0.003):
-            self.die()
-        if self.config.sync and self._strikes("power cut", 0.003):
-            self.process.bury()
-            self.disk.cut()
-            self._next(self.process.clock.time(), force=False)
-        if self._strikes("second owner", 0.002):
-            self.olds.append(self.process)
-            places._places.pop(self.process.store.identity, None)
-            self._next(self.process.clock.time(), force=True)
-        if self._strikes("clock step", 0.003):
-            self.process.clock.step += self.rng.choice([-3600.0, -5.0, 5.0, 3600.0])
-        if self._strikes("drain", 0.001):
-            self._drain()
-
-    def _disturb_actors(self) -> None:
-        if self._strikes("actor kill", 0.01):
-            victims = self.cells()
-            if victims:
-                victim = self.rng.choice(victims)
-                if isinstance(victim, TaskActor):
-                    victim.kill()
-                else:
-                    self.process.system.exit(victim, KILLED)
-        if self._strikes("disk full", 0.003):
-            self.disk.full, self.full_for = True, self.rng.randint(1, 60)
-
-    def _disturb_calls(self) -> None:
-        rng = self.rng
-        if self._strikes("cancel", 0.005):
-            self._noise(Cancel())
-        if "noise" in self.config.weights and rng.random() < 0.01:
-            self._noise(rng.choice([Continue(), Resume(answers={"int_nobody_asked": 1})]))
-        if self._strikes("prune", 0.003):
-            self._edit(lambda runtime, thread: runtime.prune([thread], keep_last=rng.randint(1, 3)))
-        if self._strikes("copy", 0.003):
-            target = f"copy {self.process.scheduler.steps}"
-            self._edit(lambda runtime, thread: runtime.copy_thread(thread, target))
-
-    def _noise(self, message: Any) -> None:
-        """A call of somebody else that changes nothing of how the thread must end."""
+    def bother(self, thread_id: str, message: Any, *, waits: bool) -> None:
+        """A call of somebody who does not look what becomes of it."""
         try:
-            waits = self.rng.random() < 0.5
-            self.noise.append(self.submit(self.rng.choice(self.threads), message, waits=waits))
+            self.noise.append(self.submit(thread_id, message, waits=waits))
         except BeamWeaverError:
             return
 
-    def _edit(self, edit: Callable[[Any, str], Any]) -> None:
+    def edit(self, edit: Callable[[Runtime], Any]) -> Any:
+        """What a call gives that changes the store and waits for it; None for a refused one."""
+        self.editing = True
         try:
-            edit(self.process.runtime, self.rng.choice(self.threads))
+            return edit(self.process.runtime)
         except (BeamWeaverError, ProcessDied) as error:
-            self.trace.note(self.process, f"refused: {type(error).__name__}")
+            self.note(f"refused: {type(error).__name__}")
+            return None
+        finally:
+            self.editing = False
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Drain and close in the middle of everything; the next process makes it end."""
         process = self.process
+        waiting = [client for client in self.active if client.waiting is not None]
+        before = self.faults.made
         try:
-            process.runtime.drain(60.0)
+            in_time = process.runtime.drain(60.0)
             process.runtime.close()
         except (BeamWeaverError, ProcessDied) as error:
-            self.trace.note(process, f"the drain failed: {type(error).__name__}")
+            self.note(f"the drain failed: {type(error).__name__}")
         else:
-            if not process.over or process.core.failure is None:
-                left = leaks(process.system)
-                assert left == [] or process.ends.dying, f"{self.config.seed=}: {left}"
-        now = process.clock.time()
+            if not process.ends.dying and process.core.failure is None:
+                calm = in_time and self.faults.made == before and not self.disk.full
+                self.checkers.check_drained(process, waiting if calm else [])
         process.bury()
-        self._next(now, force=False)
+        self._next(force=False)
 
     def cells(self) -> list[Any]:
         """Every actor and node that may be killed, those that are starting too."""
@@ -316,26 +280,41 @@ class World:
         while True:
             if self.process.over:
                 self.die()  # before anybody hears what it said in its last turn
-            if self._turn_clients():
+            self._turn_clients()
+            if not self.active and not self.editors:
                 break
             self.turns += 1
-            quiet = 0 if self.faults else quiet + 1
+            quiet = 0 if self.faults.left else quiet + 1
             assert self.turns < MOST_TURNS, f"{self.config.seed=}: no end; {self.describe()}"
             assert quiet < PATIENCE_TURNS, f"{self.config.seed=}: stuck; {self.describe()}"
-            self.disturb()
-            self._turn_olds()
+            self.faults.disturb()
+            if self.olds:
+                self._turn_olds()
+            if self.editors and not self.process.over:
+                self.editors = [editor for editor in self.editors if not editor.turn()]
             went = self.process.over or self.process.turn()
-            stalled = 0 if went or self.full_for else stalled + 1
+            went = went or self.faults.full_for > 0 or any(e.waiting is None for e in self.editors)
+            stalled = 0 if went else stalled + 1
             assert stalled < 2, f"{self.config.seed=}: nothing can go on; {self.describe()}"
             self.checkers.check()
-        self.calm()
+        self.faults.calm()
         self._settle()
         self.checkers.check_end()
 
-    def calm(self) -> None:
-        """From now on nothing goes wrong."""
-        self.faults = self.full_for = 0
-        self.disk.full = False
+    def tick(self, process: Process, *, within: bool) -> None:
+        """A turn passed; if it was `within` another one, in which a node waits, others go on meanwhile."""
+        self.faults.tick()
+        if (within or self.editing) and process is self.process and not process.over:
+            worker, here.worker = here.worker, None
+            try:
+                contextvars.Context().run(self._go_on_within)
+            finally:
+                here.worker = worker
+
+    def _go_on_within(self) -> None:
+        if not self.process.hub.draining or self.faults.rng.random() < 0.02:
+            self._turn_clients()  # while it drains they rarely call: nothing of their haste costs time here
+        self.faults.disturb(within=True)
 
     def _settle(self) -> None:
         turns = 0
@@ -350,8 +329,8 @@ class World:
         images = [self.process.store.load(thread_id) for thread_id in self.threads]
         return any(image is not None and image.inbox for image in images)
 
-    def _turn_clients(self) -> bool:
-        return False not in [client.turn() for client in self.clients.values()]
+    def _turn_clients(self) -> None:
+        self.active = [client for client in self.active if not client.turn()]
 
     def _turn_olds(self) -> None:
         for old in list(self.olds):
@@ -372,7 +351,7 @@ class World:
 
     def close(self) -> None:
         """End."""
-        self.calm()
+        self.faults.calm()
         for old in self.olds:
             old.bury()
         if not self.process.over:

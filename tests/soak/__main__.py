@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import pkgutil
 import sys
+from pathlib import Path
 
 import tests.soak
 
@@ -27,12 +29,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=None, help="stop after so many cases")
     parser.add_argument("--seeds", metavar="A..B", help="the seeds from A to B, without B")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was counted, if it is")
     options = parser.parse_args(argv)
     if options.seeds:
         first, _, last = options.seeds.partition("..")
         options.seed, options.count = int(first), int(last) - int(first)
     soak = importlib.import_module(f"tests.soak.{options.name}")
-    failures = soak.run(options.minutes, options.seed, options.count)
+    more = {"json": options.json} if options.json else {}
+    if more and "json" not in inspect.signature(soak.run).parameters:
+        parser.error(f"the soak {options.name} counts nothing that could be kept; leave --json out")
+    failures = soak.run(options.minutes, options.seed, options.count, **more)
     print(f"{options.name}: {failures} failures")
     return 1 if failures else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import threading
@@ -43,7 +44,7 @@ from supervisors import (
 from supervisors.elsewhere import Answered, Begun, Deputy, Gone
 from supervisors.kill import Job
 from supervisors.scheduler import Worker
-from supervisors.testing import eventually, exit_reason
+from supervisors.testing import DeterministicScheduler, eventually, exit_reason
 from supervisors.threads import ThreadScheduler
 from tests.supervisors.test_tasks_and_kills import Body, lost_in_destructors, spin
 from tests.supervisors.world import Boom, Puppet, World, worlds
@@ -514,3 +515,26 @@ def test_the_keeper_of_timers_outlives_a_target_that_raises(pool: World):
     pool.advance(1)
 
     assert (ref.is_alive(), seen) == (True, ["later"])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_actor_that_is_given_up_while_it_waits_for_its_turn_ends_and_takes_letters_no_more(seed):
+    scheduler = DeterministicScheduler(seed=seed)
+    letters = []
+    system = ActorSystem(scheduler, on_event=letters.append)
+    actor = system.start(Actor)
+    scheduler.settle()
+    ended = system.monitor_from_outside(actor)
+    actor.tell("makes it runnable")
+    system.exit(actor, KILLED)
+    scheduler.clock.advance(system.limits.kill_grace + 1)
+    scheduler.timers.fire_due()  # it is given up before or after its turn, as the seed says
+    scheduler.settle()
+    assert ended.get() == KILLED, f"{seed=}"
+    with contextlib.suppress(ActorExit):
+        actor.tell("too late")
+    scheduler.settle()
+    assert [e.kind for e in letters if e.kind == "abandoned"] == [], (
+        f"{seed=}: it held up no worker"
+    )
+    system.shutdown()

@@ -1,0 +1,66 @@
+"""How many branches of the simulation's checkers are taken, by sound histories and by faulty ones.
+
+By default 200 histories, and for each deliberate fault the one that finds it. Branches that are never taken
+are printed with their lines.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import coverage
+import structlog
+
+from tests.simulation import checkers, clients, editors
+from tests.simulation.config import Config
+from tests.simulation.mutants import MUTANTS, found
+from tests.simulation.shrink import failure_of
+
+_SEEDS = 200
+_ENOUGH = 95.0
+_CHECKERS = (checkers, clients, editors)
+
+
+def run(minutes: float, seed: int, count: int | None) -> int:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    ends = time.monotonic() + minutes * 60
+    measured = coverage.Coverage(
+        branch=True,
+        data_file=None,
+        config_file=False,
+        include=[str(module.__file__) for module in _CHECKERS],
+    )
+    failing = done = 0
+    with measured.collect():
+        for number in range(seed, seed + (count or _SEEDS)):
+            if time.monotonic() < ends:
+                done += 1
+                failing += failure_of(Config.drawn(number)) is not None
+        for name, number in found().items():
+            with MUTANTS[name]():
+                failure_of(Config.drawn(number))
+    print(f"{done} histories from seed {seed}, {len(found())} deliberate faults")
+    return failing + (_report(measured) < _ENOUGH)
+
+
+def _report(measured: coverage.Coverage) -> float:
+    """Print what was taken of each module; the percentage of all."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "coverage.json"
+        measured.json_report(outfile=str(path))
+        files: dict[str, Any] = json.loads(path.read_text())["files"]
+    taken = there = 0
+    for name, file in sorted(files.items()):
+        summary = file["summary"]
+        taken += summary["covered_branches"]
+        there += summary["num_branches"]
+        missing = ", ".join(f"{a}->{b}" for a, b in file["missing_branches"]) or "none"
+        counts = f"{summary['covered_branches']} of {summary['num_branches']}"
+        print(f"  {Path(name).name}: {counts}; never: {missing}")
+    share = 100 * taken / there
+    print(f"  {share:.1f} % of {there} branches")
+    return share
