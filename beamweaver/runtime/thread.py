@@ -257,8 +257,10 @@ class ThreadActor(Writing):
             machine = self._make_machine(name)
         if call.named or call.again:
             self._look_up(call, machine)
-        if call.again and not call.waits and self._kept(call, machine):
-            return
+        if call.again and not call.waits:
+            if self._kept(call, machine):
+                return
+            call.message = None  # the commit that was to keep it went with the actor before
         machine.call(call)
 
     def _outdated(self, machine: Machine) -> bool:
