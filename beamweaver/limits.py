@@ -9,13 +9,34 @@ Example:
 
 from __future__ import annotations
 
+from math import isfinite
+from typing import Final
+
 import msgspec
 
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        "metadata_bytes",
+        "queued_calls",
+        "rejected",
+        "spool_aside",
+        "spool_rejected",
+        "threads_idle",
+        "value_bytes_whole",
+    }
+)
+"""What is of no use to some; of everything else none at all would hold up a runtime."""
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of one runtime. Counts are numbers of things, sizes are bytes, times are seconds."""
+    """The bounds of one runtime. Counts are numbers of things, sizes are bytes, times are seconds.
+
+    Raises:
+        ValueError: A bound is no number, or below 1; a few may be 0.
+    """
 
     thread_id_bytes: int = 256
     """The longest thread id, in UTF-8 bytes."""
@@ -89,6 +110,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """After how many crashes of a thread actor without a commit in between it is quarantined."""
     owner_deaths: int = 2
     """After how many deaths of its process without a commit a thread is a suspect."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value, least = getattr(self, name), 0 if name in _MAY_BE_ZERO else 1
+            if name == "message_key_seconds":
+                if type(value) not in (int, float) or not isfinite(value) or value <= 0:
+                    raise ValueError(f"Limits {name} is {value!r}; give more than 0 seconds")
+            elif type(value) is not int or value < least:
+                raise ValueError(f"Limits {name} is {value!r}; give a whole number from {least} on")
 
 
 DEFAULT_LIMITS = Limits()

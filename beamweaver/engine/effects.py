@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 
+from beamweaver.engine._quiet import Quiet
 from beamweaver.engine.ids import task_id
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 
-class Attempt(msgspec.Struct, eq=False):
+class Attempt(Quiet, eq=False):
     """One try of a task; it is its own token: a result of any other attempt is refused.
 
     `view` has the values that the node sees, which it shares with others; what runs the attempt puts the
@@ -57,6 +58,8 @@ class Attempt(msgspec.Struct, eq=False):
         beat_at: When it gave the last sign of life, on the env's clock: set by its body.
         handles: The failure that it handles, of an error handler.
     """
+
+    shown: ClassVar = ("task", "number", "step")
 
     task: Task
     node: NodeSpec

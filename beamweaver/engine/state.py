@@ -6,11 +6,12 @@ that says the same, so that folding the records again gives the same state (`fol
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from beamweaver.checkpoint.entries import FailureRow
+from beamweaver.engine._quiet import Quiet
 from beamweaver.engine.ids import inner_key, task_id
 from beamweaver.engine.kept import kept_inside, place_of
 from beamweaver.types import Failure
@@ -38,18 +39,20 @@ __all__ = [
 ]
 
 
-class Write(msgspec.Struct, eq=False):
+class Write(Quiet, eq=False):
     """One write of a task or amendment: the value, and its encoding."""
 
+    shown: ClassVar = ("channel", "overwrite")
     channel: str
     value: Any
     data: bytes
     overwrite: bool = False
 
 
-class Planned(msgspec.Struct, eq=False):
+class Planned(Quiet, eq=False):
     """A Send: the node, the overlay that its task sees, and the overlay's encoding."""
 
+    shown: ClassVar = ("node",)
     node: str
     update: dict[str, Any]
     data: dict[str, bytes]
@@ -57,7 +60,7 @@ class Planned(msgspec.Struct, eq=False):
     idle: float | None = None
 
 
-class Result(msgspec.Struct, eq=False):
+class Result(Quiet, eq=False):
     """What a finished task gave.
 
     Attributes:
@@ -66,6 +69,7 @@ class Result(msgspec.Struct, eq=False):
         kept: What persistent subgraphs in it keep: place -> encoded values.
     """
 
+    shown: ClassVar = ("goto", "era")
     writes: tuple[Write, ...]
     goto: tuple[str, ...] | None = None
     sends: tuple[Planned, ...] = ()
@@ -137,7 +141,7 @@ class Sleep(msgspec.Struct, eq=False):
     over: bool = False
 
 
-class Task(msgspec.Struct, eq=False):
+class Task(Quiet, eq=False):
     """A task of the open step.
 
     Attributes:
@@ -150,6 +154,7 @@ class Task(msgspec.Struct, eq=False):
         handling: The failure of its node's last attempt, from when the node's error handler has the task.
     """
 
+    shown: ClassVar = ("node", "position", "failures")
     node: str
     source: str | None = None
     index: int = 0
@@ -253,7 +258,7 @@ class Task(msgspec.Struct, eq=False):
             self.due_us = 0
 
 
-class OpenStep(msgspec.Struct, eq=False):
+class OpenStep(Quiet, eq=False):
     """The step that is not committed yet.
 
     Attributes:
@@ -263,10 +268,11 @@ class OpenStep(msgspec.Struct, eq=False):
         paused: The breakpoints before it at which the run stands.
     """
 
+    shown: ClassVar = ("number", "tasks")
     number: int
     tasks: list[Task]
     era: int = 0
-    amendments: list[Amendment] = []
+    amendments: list[Amendment] = msgspec.field(default_factory=list)
     failure: Failure | None = None
     failing: bool = False
     unheard: Failure | None = None

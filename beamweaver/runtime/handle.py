@@ -10,6 +10,7 @@ from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.editing import amake_edit, make_edit
 from beamweaver.runtime.lookup import read_state
+from beamweaver.runtime.options import waiting_time
 from beamweaver.runtime.rejections import read_rejected
 from beamweaver.runtime.requests import Release, Update
 from beamweaver.types import Cancel, Continue, Receipt, StateUpdate
@@ -118,6 +119,7 @@ class ThreadHandle:
             RuntimeStopped: The runtime ended meanwhile.
         """
         refuse_blocking(self._core, "ask", "aask")
+        timeout = waiting_time(timeout)
         waiting = self._submit(message, waits=True, key=idempotency_key)
         return await_outcome(
             self._core.hub.waiters, waiting, self.thread_id, timeout=timeout, raises=raises
@@ -145,6 +147,7 @@ class ThreadHandle:
         from beamweaver.runtime.aio import outcome_of  # noqa: PLC0415 - asyncio is loaded here
 
         check_on_disconnect(on_disconnect)
+        timeout = waiting_time(timeout)
         waiting = self._submit(message, waits=True, key=idempotency_key)
         return await outcome_of(
             self._core,

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from beamweaver.limits import Limits
     from beamweaver.types import Continue, Duration, Invoke, Resume
 
-__all__ = ["METADATA", "TAGS", "CallOptions", "check_options", "choice", "rerun_of", "run_options"]
+__all__ = [
+    "METADATA",
+    "TAGS",
+    "CallOptions",
+    "check_options",
+    "choice",
+    "drain_time",
+    "rerun_of",
+    "run_options",
+    "waiting_time",
+]
 
 METADATA: Final = ("graph", "version", "source", "step", "run_id", "reason", "owner_deaths")
 """What the metadata of every state has."""
@@ -134,6 +144,26 @@ def run_options(
 
 
 _NONE: Final = RunOptions()
+
+
+def waiting_time(value: float | None) -> float | None:
+    """How long to wait, judged before anything is done: seconds, 0 for not at all, None for ever.
+
+    Raises:
+        InvalidCall: It is neither.
+    """
+    return None if value is None else drain_time(value, " or None to wait for ever")
+
+
+def drain_time(value: float, others: str = "") -> float:
+    """How long to wait where somebody has to give up at last, in seconds.
+
+    Raises:
+        InvalidCall: It is no number of seconds.
+    """
+    if type(value) in (int, float) and value >= 0:
+        return value
+    raise InvalidCall(f"timeout is {shown(value)}; give seconds from 0 on{others}")
 
 
 def _seconds(value: Duration | None, name: str) -> float | None:

@@ -10,7 +10,7 @@ from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.lmdb import LMDBCheckpointer
 from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers, StoreOwned
 from beamweaver.graph.compiled import CompiledGraph
-from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.limits import DEFAULT_LIMITS, Limits
 from beamweaver.runtime import places
 from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.client import Client, await_store, check_shared
@@ -20,6 +20,7 @@ from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.health import health_of, statistics_of
 from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.lookup import read_state
+from beamweaver.runtime.options import drain_time
 from beamweaver.runtime.requests import check_thread_id
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from beamweaver.events import Event
-    from beamweaver.limits import Limits
     from beamweaver.runtime.health import RuntimeHealth, RuntimeStatistics
     from beamweaver.types import ThreadState
     from supervisors import ActorSystem, Node
@@ -120,6 +120,8 @@ class Runtime(KeptThreads):
                 f"role is {role!r} and takeover {takeover!r}; give 'owner', 'client' or 'auto', and take a "
                 "store over as its owner"
             )
+        if not isinstance(limits, Limits):
+            raise InvalidCall(f"limits is {limits!r}; give Limits(...) with the bounds that differ")
         if not isinstance(max_workers, int) or max_workers < 1:
             raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
         if not isinstance(strict, bool):
@@ -366,7 +368,7 @@ class Runtime(KeptThreads):
         core = self._running()
         refuse_blocking(core, "drain", "adrain")
         refuse_in_node(core, "drain")
-        return core.drain(timeout)
+        return core.drain(drain_time(timeout))
 
     async def adrain(self, timeout: float = 30.0) -> bool:
         """`drain`, awaitable."""
@@ -374,7 +376,7 @@ class Runtime(KeptThreads):
 
         core = self._running()
         refuse_in_node(core, "adrain")
-        return await on_a_worker(core.drain, timeout)
+        return await on_a_worker(core.drain, drain_time(timeout))
 
     @property
     def role(self) -> str:

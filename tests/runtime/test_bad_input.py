@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beamweaver import START, Graph, Invoke, Runtime, Send
-from beamweaver.checkpoint import LMDBCheckpointer
+from beamweaver.checkpoint import LMDBCheckpointer, MemoryCheckpointer
 from beamweaver.errors import (
     InvalidCall,
     InvalidGraph,
@@ -20,6 +20,7 @@ from beamweaver.errors import (
     UnknownChannel,
     UnknownTarget,
 )
+from beamweaver.limits import Limits
 from tests.runtime.kit import Log, line, star, wrote
 
 
@@ -176,3 +177,37 @@ def test_a_run_id_that_no_store_can_keep_is_named(memory, run_id):
 def test_a_key_that_only_a_send_has_is_said_of_the_send(store):
     with pytest.raises(UnknownChannel, match="made a Send to 'b' with the key 'm'"):
         run(store, a=lambda _s: Send("b", {"m": 1}), b=wrote("b"))
+
+
+@pytest.mark.parametrize("timeout", ["3", -1, float("nan"), True, [1]])
+def test_a_timeout_that_is_none_is_told_before_anything_runs(timeout):
+    ran = []
+    app = line("g", a=lambda _state: ran.append("a")).compile()
+    with Runtime(MemoryCheckpointer(), graphs=[app]) as runtime:
+        with pytest.raises(InvalidCall, match="timeout is .*give seconds from 0 on"):
+            runtime.thread("t").ask(Invoke({"n": 1}), timeout=timeout)
+        with pytest.raises(InvalidCall, match="timeout is"):
+            runtime.drain(timeout)
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "cure"),
+    [
+        ("ahead_commits", "9", "give a whole number from 1 on"),
+        ("ahead_bytes", None, "give a whole number from 1 on"),
+        ("inbox", -1, "give a whole number from 1 on"),
+        ("threads_running", 0, "give a whole number from 1 on"),
+        ("threads_running", True, "give a whole number from 1 on"),
+        ("threads_idle", -1, "give a whole number from 0 on"),
+        ("message_key_seconds", "1d", "give more than 0 seconds"),
+    ],
+)
+def test_a_limit_that_is_none_is_told_where_it_is_given(name, value, cure):
+    with pytest.raises(ValueError, match=f"Limits {name} is {value!r}; {cure}"):
+        Limits(**{name: value})
+
+
+def test_limits_that_are_none_are_told():
+    with pytest.raises(InvalidCall, match=r"limits is \{'inbox': 3\}; give Limits\(...\)"):
+        Runtime(MemoryCheckpointer(), limits={"inbox": 3})
