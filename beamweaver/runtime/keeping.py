@@ -14,6 +14,7 @@ from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.heads import move_head
 from beamweaver.runtime.history import read_history
 from beamweaver.runtime.inner_history import read_inner_history
+from beamweaver.runtime.lookup import row_of
 from beamweaver.runtime.reading import seq_of
 from beamweaver.runtime.requests import check_thread_id
 
@@ -159,8 +160,8 @@ class KeptThreads(EditedThreads):
         check_thread_id(target, limits)
 
         def copy(store: Checkpointer, epoch: int) -> bool:
-            _check_graph(_row(store, source), only)
-            if _row(store, target) is not None:
+            _check_graph(row_of(store, source), only)
+            if row_of(store, target) is not None:
                 raise InvalidCall(
                     f"thread {target!r} exists, so thread {source!r} cannot be copied there; delete it "
                     "first, or give another id",
@@ -197,7 +198,7 @@ class KeptThreads(EditedThreads):
             raise InvalidCall("checkpoint_id is None; take one from get_state_history")
 
         def move(store: Checkpointer, epoch: int) -> bool:
-            row = _row(store, thread_id)
+            row = row_of(store, thread_id)
             if row is None:
                 return False
             _check_graph(row, only)
@@ -260,7 +261,7 @@ class KeptThreads(EditedThreads):
         names = _texts("run_ids", run_ids)
 
         def delete(store: Checkpointer, epoch: int) -> int:
-            _check_graph(_row(store, thread_id), only)
+            _check_graph(row_of(store, thread_id), only)
             return store.delete_runs(epoch, thread_id, names)
 
         removed: int = _apply(core, delete)
@@ -303,7 +304,7 @@ class KeptThreads(EditedThreads):
         damaged: CorruptRecord | None = None
         for thread_id in ids:
             try:
-                _check_graph(_row(store, thread_id), only)
+                _check_graph(row_of(store, thread_id), only)
                 removed += _pruned(core, thread_id, keep_last, older_than)
             except CorruptRecord as error:
                 damaged = damaged or error
@@ -375,16 +376,10 @@ def _apply(core: Core, fn: Callable[[Any, int], Any], *, changes: str | None = N
         hub.edits.drop(edit)
 
 
-def _row(store: Checkpointer, thread_id: str) -> ThreadRow | None:
-    """The thread's row, without its values."""
-    image = next(store.history(thread_id, limit=1, values=False), None)
-    return None if image is None else image.row
-
-
 def _row_if_whole(hub: Hub, store: Checkpointer, thread_id: str) -> ThreadRow | None:
     """The thread's row; None also for one so damaged that nobody can run it, for it may be deleted."""
     try:
-        return _row(store, thread_id)
+        return row_of(store, thread_id)
     except CorruptRecord:
         if hub.bodies.get(thread_id):
             raise

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from beamweaver.checkpoint.base import Checkpointer
+    from beamweaver.checkpoint.records import ThreadRow
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import ThreadState
 
-__all__ = ["read_state"]
+__all__ = ["read_state", "row_of"]
 
 
 def read_state(
@@ -62,3 +63,9 @@ def read_state(
     if names:
         return inner_at(found, state, env, names)
     return with_subgraphs(found, state) if subgraphs else found
+
+
+def row_of(store: Checkpointer, thread_id: str) -> ThreadRow | None:
+    """The thread's row, read without its values; None if it does not exist."""
+    image = next(store.history(thread_id, limit=1, values=False), None)
+    return None if image is None else image.row

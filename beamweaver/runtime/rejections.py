@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from beamweaver.runtime.letters import NoLetter, Refusal, open_refusal
+from beamweaver.runtime.lookup import row_of
 from beamweaver.runtime.spool import Spool
 from beamweaver.types import Rejected
 
@@ -40,8 +41,8 @@ def read_rejected(store: Checkpointer, thread_id: str, limits: Limits) -> tuple[
 
 def rejected_rows(store: Checkpointer, thread_id: str) -> tuple[RejectedRow, ...]:
     """What the thread itself remembers."""
-    image = next(store.history(thread_id, limit=1, values=False), None)
-    return () if image is None else image.row.rejected
+    row = row_of(store, thread_id)
+    return () if row is None else row.rejected
 
 
 def _refused(store: Checkpointer, thread_id: str, limits: Limits) -> Iterator[RejectedRow]:

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.checkpoint.lmdb import LMDBCheckpointer
 from beamweaver.errors import InvalidCall, RuntimeStopped, StoreDiffers, StoreOwned
+from beamweaver.graph._text import listed, plural
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS, Limits
 from beamweaver.runtime import places
@@ -19,7 +20,7 @@ from beamweaver.runtime.given import check_context, check_contexts
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.health import health_of, statistics_of
 from beamweaver.runtime.keeping import KeptThreads, Source
-from beamweaver.runtime.lookup import read_state
+from beamweaver.runtime.lookup import read_state, row_of
 from beamweaver.runtime.options import drain_time
 from beamweaver.runtime.requests import check_thread_id
 
@@ -278,31 +279,27 @@ class Runtime(KeptThreads):
 
         Args:
             thread_id: The thread; it need not exist.
-            graph: Its graph or the graph's name; may be left out if the runtime has exactly one.
+            graph: Its graph or the graph's name. May be left out if the runtime has exactly one; with
+                several, for a thread that exists: the store knows whose it is.
 
         Raises:
             InvalidThreadId: The id is unfit.
             UnknownGraph: The runtime has no such graph.
-            InvalidCall: `graph` is left out and the runtime has several.
+            InvalidCall: `graph` is left out, the runtime has not exactly one, and the thread does not exist.
+            CorruptRecord: `graph` is left out, and the record that names it is damaged.
         """
         core = self._running()
         check_thread_id(thread_id, core.hub.limits)
-        return ThreadHandle(core, self._graph_of(core, graph), thread_id)
+        return ThreadHandle(core, self._graph_of(core, graph, thread_id), thread_id)
 
-    def _graph_of(self, core: Core, graph: CompiledGraph | str | None) -> CompiledGraph:
+    def _graph_of(
+        self, core: Core, graph: CompiledGraph | str | None, thread_id: str
+    ) -> CompiledGraph:
         if isinstance(graph, CompiledGraph):
             self._check_graph(graph)
             core.hub.register(graph)
             return graph
-        if graph is None:
-            names = list(core.hub.graphs)
-            if len(names) != 1:
-                raise InvalidCall(
-                    f"this runtime has {len(names)} graphs ({', '.join(names) or 'none'}); say which "
-                    "with graph="
-                )
-            graph = names[0]
-        return core.hub.graph(graph)
+        return core.hub.graph(_graph_name(core, thread_id) if graph is None else graph)
 
     def get_state(
         self,
@@ -317,11 +314,11 @@ class Runtime(KeptThreads):
         core = self._running()
         check_thread_id(thread_id, core.hub.limits)
         if graph is None:
-            image = core.store.load(thread_id)
-            if image is None:
+            row = row_of(core.store, thread_id)
+            if row is None:
                 return None
-            graph = image.row.graph
-        found = self._graph_of(core, graph)
+            graph = row.graph
+        found = self._graph_of(core, graph, thread_id)
         return read_state(
             core.store,
             core.hub.codec,
@@ -340,8 +337,8 @@ class Runtime(KeptThreads):
     def _place_of_edit(self, _thread_id: str) -> tuple[Core, CompiledGraph]:
         core = self._running()
         check_thread_id(_thread_id, core.hub.limits)
-        image = core.store.load(_thread_id)
-        return core, self._graph_of(core, None if image is None else image.row.graph)
+        row = row_of(core.store, _thread_id)
+        return core, self._graph_of(core, None if row is None else row.graph, _thread_id)
 
     def _editor(self) -> tuple[Core, None]:
         core = self._running()
@@ -435,3 +432,22 @@ class Runtime(KeptThreads):
             error.__cause__ = core.failure
             raise error
         return core
+
+
+def _graph_name(core: Core, thread_id: str) -> str:
+    """The graph of a thread whose caller names none: the only one, or that with which it was begun.
+
+    Raises:
+        InvalidCall: There are several or none, and the thread does not exist.
+    """
+    names = list(core.hub.graphs)
+    if len(names) == 1:
+        return names[0]
+    row = row_of(core.store, thread_id)
+    if row is None:
+        raise InvalidCall(
+            f"thread {thread_id!r} does not exist, and this runtime has {plural(len(names), 'graph')} "
+            f"({listed(names)}): say whose it is to be, as in runtime.thread({thread_id!r}, graph=…)",
+            thread_id=thread_id,
+        )
+    return row.graph

@@ -116,7 +116,10 @@ class TestGraphsAndThreads:
 
     def test_without_a_name_several_graphs_are_ambiguous(self, memory):
         g, h = line("g", a=wrote("a")).compile(), line("h", a=wrote("a")).compile()
-        with Runtime(memory, graphs=[g, h]) as runtime, pytest.raises(InvalidCall, match="g, h"):
+        with (
+            Runtime(memory, graphs=[g, h]) as runtime,
+            pytest.raises(InvalidCall, match="'g', 'h'"),
+        ):
             runtime.thread("t")
 
     def test_a_left_thread_waits_until_its_graph_is_registered(self, disk):
