@@ -63,6 +63,7 @@ class LmdbKv:
             max_dbs=0,
         )
         self._writes = 0
+        self._file = _number(path)
         self._see_whole()
         if not readonly:
             self._env.reader_check()
@@ -83,6 +84,13 @@ class LmdbKv:
             if lost is not None:
                 self._env.close()
                 raise cut_short(self.path, size, f"page {lost.page} is lost: {lost.reason}")
+
+    def in_place(self) -> bool:
+        """Whether the file that is open is the one that the path leads to now.
+
+        As long as it is open, no other file gets its number.
+        """
+        return _number(self.path) == self._file
 
     def begin(self, *, write: bool) -> LmdbTxn:
         """A new transaction; a writer waits for the writer before it."""
@@ -175,6 +183,15 @@ class LmdbKv:
         except OSError as error:
             return error.strerror if error.errno in _NO_ROOM else None
         return None
+
+
+def _number(path: Path) -> tuple[int, int] | None:
+    """Which file the data of a store are: device and inode; None if there is none."""
+    try:
+        info = (path / DATA_FILE).stat()
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def cut_short(path: Path, size: int, reason: str) -> CorruptRecord:

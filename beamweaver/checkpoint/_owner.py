@@ -73,9 +73,10 @@ class OwnerFile:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
+            gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+            cure = "Bring the folder back" if gone else "Make the folder writable for this user"
             raise StoreUnavailable(
-                f"store {str(folder)!r} cannot be owned: {error.strerror} on {path.name!r}. Make the folder "
-                "writable for this user",
+                f"store {str(folder)!r} cannot be owned: {error.strerror} on {path.name!r}. {cure}",
                 path=str(folder),
                 reason=str(error.strerror),
             ) from error

@@ -33,6 +33,7 @@ from beamweaver.errors import (
     StoreFull,
     StoreOptionsDiffer,
     StoreOwned,
+    StoreUnavailable,
 )
 
 if TYPE_CHECKING:
@@ -139,12 +140,37 @@ class Shared:
             if self._closed and not self._calls:
                 self._idle.notify_all()
 
+    def fits(self) -> bool:
+        """Whether it may be used: while it is owned, or if its file is in place."""
+        return self._holder is not None or (not self._closed and self.in_place())
+
+    def in_place(self) -> bool:
+        """See `LmdbKv.in_place`."""
+        return self._kv.in_place()
+
+    def _check_place(self) -> None:
+        if not self.in_place():
+            raise _replaced(self.path)
+
+    def retire(self) -> None:
+        """Close an environment whose files were replaced. Those who refer to it attach anew.
+
+        Raises:
+            StoreUnavailable: It is owned, or a call is in it.
+        """
+        with self._claim, self._mu:
+            if self._holder is not None or self._calls:
+                raise _replaced(self.path)
+            self._closed = True
+        self._kv.close()
+
     def acquire(self, holder: object, now: float, force: float | None = None) -> int:
         """Take ownership for `holder` at `now` (UTC seconds); see `Checkpointer.acquire`.
 
         With `force`, a living owner loses it, if its write lock comes within so many seconds.
         """
         with self._claim, self.busy():
+            self._check_place()
             me = Owner(os.getpid(), socket.gethostname(), now)
             if self._holder is not None and force is None:
                 raise owned(self.path, Owner(me.pid, me.host, self._since))
@@ -159,6 +185,11 @@ class Shared:
                     raise
                 epoch = self._wrest(me, Owner(error.pid, error.host, error.since), force)
             self._holder, self._since = holder, me.since
+            try:
+                self._check_place()  # the lock is in the folder, the epoch in the file
+            except StoreUnavailable:
+                self.release(holder)
+                raise
             with contextlib.suppress(StoreFull):  # the next owner tries it again
                 finish_jobs(self.writer, epoch)
                 upgrade(self.writer, epoch)
@@ -278,12 +309,13 @@ def attach(path: Path, options: Options, *, create: bool) -> Shared | None:
 
     Raises:
         StoreOptionsDiffer: It is open with other options.
-        NotAStore, StoreTooNew, StoreUnavailable: It cannot be opened.
+        NotAStore, StoreTooNew: It cannot be opened.
+        StoreUnavailable: It cannot be opened, or its files were replaced under somebody who uses it here.
     """
     key = str(path)
     with _registry.lock:
+        shared = _opened_here(path)
         check_options(path, options)
-        shared = _registry.open.get(key)
         if shared is None:
             if not create and not (path / DATA_FILE).exists():
                 return None
@@ -298,6 +330,22 @@ def attach(path: Path, options: Options, *, create: bool) -> Shared | None:
         return shared
 
 
+def _opened_here(path: Path) -> Shared | None:
+    """The open environment of a path, if its file is still the one at the path. Under the registry's lock.
+
+    Raises:
+        StoreUnavailable: The files were replaced under somebody who uses it.
+    """
+    shared = _registry.open.get(str(path))
+    if shared is None or shared.pid != os.getpid():
+        return None
+    if not shared.in_place():
+        shared.retire()
+        del _registry.open[str(path)]
+        return None
+    return shared
+
+
 def detach(shared: Shared, holder: object) -> None:
     """Release what `holder` owns and give its reference back; the last one closes the environment."""
     with _registry.lock:
@@ -305,8 +353,8 @@ def detach(shared: Shared, holder: object) -> None:
             return
         shared.release(holder)
         shared.references -= 1
-        if shared.references == 0:
-            _registry.open.pop(str(shared.path), None)
+        if shared.references == 0 and _registry.open.get(str(shared.path)) is shared:
+            del _registry.open[str(shared.path)]
             shared.shut()
 
 
@@ -316,11 +364,11 @@ def snapshot_of(path: Path) -> Iterator[Pin]:
 
     Raises:
         lmdb.Error: It cannot be opened.
+        StoreUnavailable: Its files were replaced under somebody who uses it here.
     """
-    key = str(path)
     with _registry.lock:
-        shared = _registry.open.get(key)
-        if shared is not None and shared.pid == os.getpid():
+        shared = _opened_here(path)
+        if shared is not None:
             shared.references += 1
             pin = None
         else:
@@ -347,12 +395,23 @@ def check_options(path: Path, options: Options) -> None:
         StoreOptionsDiffer: They differ.
     """
     shared = _registry.open.get(str(path))
-    if shared is not None and shared.pid == os.getpid() and shared.options != options:
+    if shared is None or shared.pid != os.getpid() or shared.options == options:
+        return
+    if shared.in_place():
         raise StoreOptionsDiffer(
             f"store {str(path)!r} is open in this process with {_text(shared.options)}; it cannot also be "
             f"opened with {_text(options)}. Give the same options",
             path=str(path),
         )
+
+
+def _replaced(path: Path) -> StoreUnavailable:
+    return unavailable(
+        path,
+        "its files were removed or replaced while this process has them open, and what is written now would "
+        "be lost",
+        "Close all that uses it in this process (runtimes, graphs, LMDBCheckpointer.close()), then open it",
+    )
 
 
 def _text(options: Options) -> str:

@@ -310,7 +310,12 @@ class LMDBCheckpointer(Checkpointer):
         shared.copy_to(place)
 
     def close(self) -> None:
-        """Release ownership and close; see `Checkpointer.close`."""
+        """Release ownership and close; see `Checkpointer.close`.
+
+        A runtime or graph that was given a checkpointer releases the store at its own close, and leaves the
+        checkpointer open. The files are let go when the last checkpointer of the path in this process is
+        closed (or collected as garbage): close it before you replace, move or remove the folder.
+        """
         with self._opening:
             finalizer, self._finalizer, self._shared = self._finalizer, None, None
             if finalizer is not None:
@@ -338,13 +343,14 @@ class LMDBCheckpointer(Checkpointer):
 
     def _attached(self, *, create: bool) -> Shared | None:
         shared = self._shared
-        if shared is not None and shared.pid == os.getpid():
+        if shared is not None and shared.pid == os.getpid() and shared.fits():
             return shared
         with self._opening:
             shared = self._shared
-            if shared is not None and shared.pid == os.getpid():
+            if shared is not None and shared.pid == os.getpid() and shared.fits():
                 return shared
             shared = attach(self._path, self._options, create=create)
+            self.close()  # the one before: another process's, or its files were replaced
             if shared is not None:
                 self._shared = shared
                 self._finalizer = weakref.finalize(self, detach, shared, self._token)

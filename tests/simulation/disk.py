@@ -94,6 +94,10 @@ class SimKv:
         """Hold the newest moment; the number of its transaction."""
         yield self.disk.commits
 
+    def in_place(self) -> bool:
+        """Nobody replaces the files of a simulated disk."""
+        return True
+
     def close(self) -> None:
         """Close."""
         self.open = False
