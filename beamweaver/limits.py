@@ -20,6 +20,7 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 _MAY_BE_ZERO: Final = frozenset(
     {
         "metadata_bytes",
+        "owner_deaths",
         "queued_calls",
         "rejected",
         "spool_aside",
