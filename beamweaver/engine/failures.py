@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,10 @@ _TRACEBACK_CHARS = 8_000
 _MESSAGE_CHARS = 4_000
 _LONGEST_DELAY = 366 * 86_400.0
 """Seconds; what a policy or a server asks for beyond it is taken as this."""
+
+_NODE_FAILED = f"{NodeFailed.__module__}.{NodeFailed.__qualname__}"
+_IN_A_CALL = ", in a graph that it called: "
+_CALLED = re.compile(r"\Anode '[^'\n]*' failed in attempt \d+" + re.escape(_IN_A_CALL))
 
 _STEP_ERRORS: dict[tuple[str, str], type[RunFailed]] = {
     (cls.code, f"{cls.__module__}.{cls.__qualname__}"): cls
@@ -310,7 +315,12 @@ def _step_error(cls: type[RunFailed], failure: Failure, ids: dict[str, str]) -> 
 def _node_error(failure: Failure, ids: dict[str, str]) -> NodeFailed:
     cls = _NODE_ERRORS.get((failure.code, failure.type_name), NodeFailed)
     message = failure.message
-    if cls is NodeFailed:
+    if cls is NodeFailed and failure.type_name == _NODE_FAILED:
+        cause = _CALLED.sub(
+            "", failure.message
+        )  # that of the innermost call alone: it is said once
+        message = f"node {failure.node!r} failed in attempt {failure.attempt}{_IN_A_CALL}{cause}"
+    elif cls is NodeFailed:
         message = (
             f"node {failure.node!r} failed in attempt {failure.attempt}: "
             f"{failure.type_name}: {failure.message}"

@@ -12,7 +12,7 @@ from beamweaver.errors import InvalidCall
 from beamweaver.graph._text import shown
 from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.runtime import messages as msg
-from beamweaver.runtime.inputs import prepare
+from beamweaver.runtime.inputs import prepare, told
 from beamweaver.runtime.substeps import GivenUp, Opened
 from beamweaver.types import Command
 
@@ -62,7 +62,9 @@ class GraphCalls:
     def call(self, graph: Any, given: Any, key: str | None) -> Any:
         """Call a graph; in an async node, what is to be awaited."""
         if self._awaits:
-            return self._call_async(graph, given, key)
+            name = repr(graph.name) if isinstance(graph, CompiledGraph) else shown(graph)
+            calling = self._call_async(graph, given, key)
+            return self._steps.unawaited.watch(calling, f"ctx.call({name}, …)")
         _check_graph(graph, self._context.node)
         with Opened(self._steps, graph.name, key, "call") as ident:
             pending = self._begin(ident, graph, given)
@@ -85,7 +87,11 @@ class GraphCalls:
             raise InvalidCall(
                 f"node {node!r} calls graph {graph.name!r} with {shown(given)}; give an update of its state"
             )
-        prepared = prepare(hub, graph, hub.codec_of(graph), {} if given is None else given)
+        placed = (
+            f"node {node!r} calls graph {graph.name!r} (call {inner_key(*ident)!r} of the task)"
+        )
+        with told(placed, node=node):
+            prepared = prepare(hub, graph, hub.codec_of(graph), {} if given is None else given)
         memo = self._steps.recorded(ident)
         if memo is not None:
             if memo.digest != prepared.digest:
@@ -93,7 +99,8 @@ class GraphCalls:
             return memo
         if not self._steps.body.live:
             raise GivenUp
-        start = start_of(graph, prepared)
+        with told(placed, node=node):
+            start = start_of(graph, prepared)
         pending = Pending(graph, ident, prepared.digest, start, hub.system.future())
         self._steps.body.tell(msg.Call(self._steps.attempt, pending))
         return pending

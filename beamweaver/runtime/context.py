@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from beamweaver.engine.ids import idempotency_key, interrupt_id
 from beamweaver.engine.state import Question
-from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, InvalidUpdate, KeyRequired
+from beamweaver.errors import InterruptWithoutCheckpointer, InvalidCall, KeyRequired
 from beamweaver.events import Emitted
 from beamweaver.graph._text import shown
 from beamweaver.graph.answers import AnswerFault, description_of, take
@@ -18,6 +18,7 @@ from beamweaver.runtime.given import MISSING
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.substeps import GivenUp, SubSteps, refuse_inside
+from beamweaver.runtime.unawaited import caught
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.frames import Body, Frame
     from beamweaver.runtime.hub import Hub
+    from beamweaver.runtime.unawaited import Unawaited
     from beamweaver.types import Duration
 
 __all__ = ["Context", "current_context", "interrupt"]
@@ -444,7 +446,7 @@ class Context:
                     f"node {self.node!r} asked {shown(question.value)} while its question "
                     f"{shown(other.value)} was open: questions that are asked side by side are told apart "
                     "by keys only: interrupt(value, key='…'). (If they are not: something caught what "
-                    "carries the first one, such as a bare except; let it pass)",
+                    "carries the first one, such as a bare except or return_exceptions=True; let it pass)",
                     node=self.node,
                 )
                 return self.fault
@@ -465,11 +467,12 @@ class Context:
         """
         if self._open or self.asleep is not None or self._waits:
             called = "interrupt()" if self._open else "ctx.call()" if self._waits else "ctx.sleep()"
-            raise self.fault or InvalidUpdate(
-                f"node {self.node!r} called {called} and returned all the same: a bare except, or "
-                "except BaseException, caught what parks the node. Let it pass, or raise it again",
-                node=self.node,
-            )
+            raise self.fault or caught(self.node, called)
+
+    @property
+    def unawaited(self) -> list[Unawaited]:
+        """What the attempt was given to await."""
+        return [each.unawaited for each in (self._steps, self._pauses) if each is not None]
 
 
 def current_context() -> Context:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.errors import InvalidCall
-from beamweaver.graph._text import listed, nearest
+from beamweaver.graph._text import listed, nearest, shown
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.options import METADATA, TAGS
 from beamweaver.runtime.reading import ReadEnv, folded, metadata_of, seq_of, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.records import ThreadImage
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import ThreadState
 
-__all__ = ["read_history"]
+__all__ = ["check_limit", "read_history"]
 
 
 def read_history(
@@ -46,8 +47,12 @@ def read_history(
         InvalidCall: An argument is wrong. That a filter names a key which no checkpoint has is known, and
             raised, when all of them were read.
     """
-    if limit is not None and (not isinstance(limit, int) or limit < 0):
-        raise InvalidCall(f"limit is {limit!r}; give a number from 0, or None for all")
+    check_limit(limit)
+    if not isinstance(filter, Mapping | None):
+        raise InvalidCall(
+            f"filter is {shown(filter)}; give a dict of what the metadata must have, such as "
+            "{'source': 'loop'}"
+        )
     wanted = dict(filter or {})
     unfit = [key for key in wanted if not isinstance(key, str)]
     if unfit:
@@ -55,9 +60,20 @@ def read_history(
             f"filter names {unfit[0]!r}; give keys of the metadata: {', '.join(METADATA)}, or what calls "
             "noted by metadata= and tags="
         )
-    at = seq_of(before)
+    at = seq_of(before, "before")
     images = store.history(thread_id, before=at, limit=None if wanted else limit)
     return _states(images, codec, find, wanted, limit, whole=before is None)
+
+
+def check_limit(limit: object) -> None:
+    """Judge how many states are asked for.
+
+    Raises:
+        InvalidCall: It is no number from 0.
+    """
+    fit = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0
+    if limit is not None and not fit:
+        raise InvalidCall(f"limit is {limit!r}; give a number from 0, or None for all")
 
 
 def _states(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from beamweaver.engine.fold import fold, fold_along
 from beamweaver.errors import DeserializationError
 from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.history import check_limit
 from beamweaver.runtime.inner_views import inner_at
 from beamweaver.runtime.namespaces import check_namespace
 from beamweaver.runtime.reading import ReadEnv, snapshot
@@ -44,8 +45,9 @@ def read_inner_history(
         limit: How many at the most; None for all.
 
     Raises:
-        InvalidCall: The namespace is none of the graph.
+        InvalidCall: The namespace is none of the graph, or `limit` is no number from 0.
     """
+    check_limit(limit)
     image = store.load(thread_id)
     if image is None:
         return iter(())

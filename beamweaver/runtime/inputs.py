@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.calls import Prepared
 from beamweaver.engine.rows import input_data
-from beamweaver.errors import InvalidUpdate, SerializationError
+from beamweaver.errors import BeamWeaverError, InvalidUpdate, SerializationError
 from beamweaver.graph.copies import unshared
 from beamweaver.graph.updates import normalize_input
 from beamweaver.runtime.results import to_result
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from beamweaver.engine.state import Result
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.graph.updates import NodeReturn
     from beamweaver.runtime.env import GraphCodec
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["encoded", "prepare"]
+__all__ = ["encoded", "prepare", "told"]
 
 
 def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) -> Prepared:
@@ -32,6 +35,25 @@ def prepare(hub: Hub, graph: CompiledGraph, codec: GraphCodec, value: object) ->
     if len({channel for channel, _value, _over in answer.writes}) != len(answer.writes):
         raise InvalidUpdate("the input gives one key twice; give each key once")
     return encoded(hub, codec, answer, "the input")
+
+
+@contextmanager
+def told(where: str, what: str = "the input", **ids: Any) -> Iterator[None]:
+    """Let what is wrong with an input say where it was given; it is not always the caller of the run.
+
+    Args:
+        where: What stands before the message.
+        what: How to call the input.
+        **ids: What the error carries beside its own.
+    """
+    try:
+        yield
+    except BeamWeaverError as error:
+        message = error.message
+        if message.startswith("the input"):
+            message = what + message.removeprefix("the input")
+        named = type(error).rebuilt(f"{where}: {message}", {**error.ids, **ids})
+        raise named from error.__cause__
 
 
 def encoded(hub: Hub, codec: GraphCodec, answer: NodeReturn, what: str) -> Prepared:

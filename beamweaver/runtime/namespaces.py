@@ -27,6 +27,12 @@ def check_namespace(graph: CompiledGraph, namespace: Sequence[str]) -> tuple[str
         )
     for name in namespace:
         node = graph.nodes.get(name.partition(":")[0])
+        if node is not None and node.subgraph is None and ":" in name:
+            raise InvalidCall(
+                f"namespace names {name!r}, and node {node.name!r} of graph {graph.name!r} is a function: "
+                "what it calls by ctx.call() is not read or edited by namespace. Its questions are in "
+                "get_state(…).interrupts, and its result is what the call returns"
+            )
         if node is None or node.subgraph is None:
             known = [each.name for each in graph.nodes.values() if each.subgraph is not None]
             raise InvalidCall(

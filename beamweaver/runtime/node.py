@@ -11,6 +11,7 @@ from beamweaver.graph.updates import call_node, judged, normalize
 from beamweaver.runtime.context import Context, _current
 from beamweaver.runtime.frames import Asks, Body, Frame
 from beamweaver.runtime.results import encoded_writes, to_result
+from beamweaver.runtime.unawaited import settle
 from beamweaver.runtime.views import changes, give
 from supervisors import TaskActor
 from supervisors.kill import Killed, shield
@@ -139,6 +140,8 @@ async def run_async(
     try:
         given = give(frame, attempt)
         returned = await call_node(attempt.node, attempt.view, context)
+        if watched := context.unawaited:
+            await settle(attempt.node.name, watched)
         return _judged(frame, attempt, context, given, returned)
     except BaseException as error:  # a node is user code; SystemExit ends only itself
         if gives_up(error):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from beamweaver.engine.state import Sleep
 from beamweaver.errors import InvalidCall
 from beamweaver.runtime.substeps import check_key, refuse_inside
+from beamweaver.runtime.unawaited import Unawaited
 from supervisors import CallTimeout
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _SECOND_US = 1_000_000
 class Pauses:
     """The sleeps of one attempt; each is known by its key, or by how many came before it."""
 
-    __slots__ = ("_attempt", "_awaits", "_context", "_count", "_hub")
+    __slots__ = ("_attempt", "_awaits", "_context", "_count", "_hub", "unawaited")
 
     def __init__(self, context: Context, hub: Hub, attempt: Attempt, *, awaits: bool) -> None:
         self._context = context
@@ -37,6 +38,7 @@ class Pauses:
         self._attempt = attempt
         self._awaits = awaits
         self._count = 0
+        self.unawaited = Unawaited()
 
     def sleep(self, duration: Any, key: str | None) -> Coroutine[Any, Any, None] | None:
         """Sleep that long."""
@@ -74,7 +76,7 @@ class Pauses:
         if 0 < rest <= _IN_PLACE:  # who sleeps in place is not idle
             self._attempt.beat_at = self._hub.system.clock.monotonic() + rest
         if self._awaits:
-            return self._wait_async(sleep)
+            return self.unawaited.watch(self._wait_async(sleep), "ctx.sleep()")
         if rest > _IN_PLACE:
             self._context.park(sleep)
         if rest > 0:

@@ -13,6 +13,7 @@ from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.rows import values_of
 from beamweaver.errors import DeserializationError, GraphTooOld, InvalidCall, InvalidUpdate
+from beamweaver.graph._text import shown
 from beamweaver.graph.migrations import migrations_from
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
@@ -154,7 +155,7 @@ def is_checkpoint(image: ThreadImage, checkpoint: str | None) -> bool:
     return checkpoint_id(found.branch, image.checkpoint.seq) == checkpoint
 
 
-def seq_of(checkpoint: str | None) -> int | None:
+def seq_of(checkpoint: str | None, argument: str = "checkpoint_id") -> int | None:
     """The number of a checkpoint's record, from its id.
 
     Raises:
@@ -165,7 +166,8 @@ def seq_of(checkpoint: str | None) -> int | None:
     parsed = parse_checkpoint_id(checkpoint) if isinstance(checkpoint, str) else None
     if parsed is None or parsed[1] >= _NUMBERS:
         raise InvalidCall(
-            f"checkpoint_id is {checkpoint!r}, which is none; take it from an outcome or a state"
+            f"{argument} is {shown(checkpoint)}, which is no checkpoint's id; take one from an outcome's "
+            "checkpoint_id, or from state.config['configurable']['checkpoint_id']"
         )
     return parsed[1]
 

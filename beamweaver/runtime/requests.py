@@ -16,7 +16,7 @@ from beamweaver.errors import (
     InvalidThreadId,
 )
 from beamweaver.graph.edits import normalize_update
-from beamweaver.runtime.inputs import encoded, prepare
+from beamweaver.runtime.inputs import encoded, prepare, told
 from beamweaver.runtime.namespaces import check_namespace, graph_at
 from beamweaver.runtime.options import choice, rerun_of, run_options
 from beamweaver.runtime.reading import seq_of
@@ -309,8 +309,10 @@ def _edits(
 
 
 def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate, namespace: tuple[str, ...]) -> Edit:
-    answer = normalize_update(graph, update.as_node, update.values)
-    prepared = encoded(hub, hub.codec_of(graph), answer, "the update")
+    at = f" at namespace {namespace!r}" if namespace else ""
+    with told(f"update_state of graph {graph.name!r}{at}", "the update"):
+        answer = normalize_update(graph, update.as_node, update.values)
+        prepared = encoded(hub, hub.codec_of(graph), answer, "the update")
     return Edit(update.as_node, prepared, namespace)
 
 

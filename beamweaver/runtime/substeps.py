@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
 from beamweaver.checkpoint.entries import Memo
 from beamweaver.engine.ids import call_ordinal
 from beamweaver.errors import InvalidCall, KeyRequired, SerializationError, StepChanged
+from beamweaver.graph._text import shown
 from beamweaver.runtime import messages as msg
+from beamweaver.runtime.unawaited import Unawaited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from beamweaver.engine.effects import Attempt
     from beamweaver.runtime.frames import Body, Frame
@@ -45,7 +47,7 @@ class SubSteps:
     attempt: a call that raised gives its number back, so that a loop that tries again finds its result.
     """
 
-    __slots__ = ("_bytes", "_counts", "_frame", "_known", "_open", "attempt", "body")
+    __slots__ = ("_bytes", "_counts", "_frame", "_known", "_open", "attempt", "body", "unawaited")
 
     def __init__(self, frame: Frame, attempt: Attempt, body: Body) -> None:
         self._frame = frame
@@ -55,6 +57,7 @@ class SubSteps:
         self._bytes = sum(len(memo.value) for memo in self._known.values())
         self._counts: dict[tuple[Kind, str], int] = {}
         self._open: dict[tuple[Kind, str, str | None], object] = {}
+        self.unawaited = Unawaited()
 
     # The two ways to run one --------------------------------------------------------------------
 
@@ -76,10 +79,16 @@ class SubSteps:
                 self.keep(ident, memo)
         return self._value(memo)
 
-    async def run_async(
+    def run_async(
+        self, name: str, key: str | None, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Coroutine[Any, Any, Any]:
+        """A sub-step of an async node; a sync function runs on the loop, as if the node called it."""
+        spelled = f"ctx.step({shown(name)}, …)"
+        return self.unawaited.watch(self._run_async(name, key, fn, args), spelled)
+
+    async def _run_async(
         self, name: str, key: str | None, fn: Callable[..., Any], args: tuple[Any, ...]
     ) -> Any:
-        """A sub-step of an async node; a sync function runs on the loop, as if the node called it."""
         with Opened(self, name, key) as ident:
             digest = self._digest(name, args)
             memo = self._recorded(ident, digest)
@@ -282,9 +291,10 @@ def check_key(key: object, what: str) -> None:
     if key is None and what.startswith("the key"):
         return
     if not isinstance(key, str) or not 0 < len(key) <= _NAME_LENGTH:
-        raise InvalidCall(
-            f"{what} is {str(key)[:40]!r}; give a text of 1 to {_NAME_LENGTH} characters"
-        )
+        value = shown(key)
+        if isinstance(key, str) and key:
+            value = f"{key[:40]!r}…, of {len(key)} characters"
+        raise InvalidCall(f"{what} is {value}; give a text of 1 to {_NAME_LENGTH} characters")
     if any("\ud800" <= char <= "\udfff" for char in key):
         raise InvalidCall(
             f"{what} is {key!r}; leave out surrogate characters, which no store takes"

@@ -380,7 +380,7 @@ class TestFailures:
             (lambda ctx: ctx.step("", int), InvalidCall, "name of a step is ''"),
             (lambda ctx: ctx.step(int, int), InvalidCall, "name of a step"),
             (lambda ctx: ctx.step(None, int), InvalidCall, "name of a step"),
-            (lambda ctx: ctx.step("x", int, key=7), InvalidCall, "the key of step 'x' is '7'"),
+            (lambda ctx: ctx.step("x", int, key=7), InvalidCall, "the key of step 'x' is 7;"),
             (lambda ctx: ctx.step("x" * 257, int), InvalidCall, "1 to 256"),
             (lambda ctx: ctx.step("\ud800", int), InvalidCall, "surrogate"),
             (lambda ctx: ctx.step("x", object), SerializationError, "'a', step x.*object"),
