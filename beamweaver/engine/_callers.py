@@ -16,7 +16,6 @@ from beamweaver.engine.calling import changed_call
 from beamweaver.engine.effects import CancelAttempt, Noted
 from beamweaver.engine.kept import packed
 from beamweaver.engine.merge import with_initial
-from beamweaver.engine.rereading import reread_inner
 from beamweaver.engine.state import InnerState, OpenStep
 from beamweaver.engine.unread import read
 from beamweaver.errors import BeamWeaverError, InvalidCall
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from beamweaver.engine._child import Child
     from beamweaver.engine.calling import Calling
     from beamweaver.engine.effects import Attempt
-    from beamweaver.engine.state import RunState, Task
+    from beamweaver.engine.state import Task
 
 __all__ = ["Callers"]
 
@@ -313,14 +312,3 @@ class Callers(Children):
         for calling in over:
             calling.given_up = True
             self._effects.append(Noted(calling))
-
-    # Values that an abandoned body may have changed -----------------------------------------------
-
-    def reread_inside(self, state: RunState) -> None:
-        """Take the values of what runs inside from the state as the store has it."""
-        super().reread_inside(state)
-        for task, kept in zip(self.state.step.tasks, state.step.tasks, strict=True):
-            for key, inner in (task.inner or {}).items():
-                if key:
-                    stored = (kept.inner or {}).get(key)
-                    reread_inner(inner, stored, self.env.inside(inner.graph))

@@ -90,11 +90,25 @@ class Child(Callers):
             noted = {"digest": state.digest} if state.digest else {}
             if state.part:
                 noted["part"] = state.part.encode()
+            try:
+                writes = self._start_writes()
+            except SerializationError:
+                writes = {}  # its first record says so, if it comes to that
             checkpoint = Checkpoint(
-                0, "input", "", -1, {}, None, tasks, 0, {}, 0, "", metadata=noted
+                0, "input", "", -1, writes, None, tasks, 0, {}, 0, "", metadata=noted
             )
             state.opening = Record(0, 0, 0, checkpoint, (Finished(0),))
         self.activate()
+
+    def _start_writes(self) -> dict[str, bytes]:
+        """The values that it begins with, as they are before any code can have changed them in place.
+
+        Raises:
+            SerializationError: One of them cannot be stored.
+        """
+        encode = self.env.encode
+        found = {name: encode(name, value) for name, value in self.state.start.items()}
+        return {name: data for name, data in found.items() if data}
 
     def begin_again(self) -> None:
         """It has failed, and its caller calls it again: it goes on, with fresh counts."""
@@ -186,7 +200,7 @@ class Child(Callers):
         for child in self.living():
             child.hand_late()
         if self.alive and (self.late is not None or self.dirty):
-            self._hand_entries(self.take_dirty(), loose=True)
+            self._hand_entries(self.take_dirty(), loose=self.early)
 
     def _hand_entries(self, entries: tuple[Entry, ...], *, loose: bool) -> None:
         saved, self._saving = self._saving, []
@@ -262,8 +276,11 @@ class Child(Callers):
             return
         record = Record(state.seq, 0, self.env.now_us(), checkpoint, entries)
         if checkpoint is not None and checkpoint.source == "input" and state.opening is not None:
-            metadata = state.opening.checkpoint.metadata if state.opening.checkpoint else {}
-            checkpoint = msgspec.structs.replace(checkpoint, metadata=metadata)
+            first = state.opening.checkpoint
+            assert first is not None, "a run opens with a checkpoint"
+            checkpoint = msgspec.structs.replace(
+                checkpoint, metadata=first.metadata, writes=first.writes
+            )
             state.opening = msgspec.structs.replace(record, seq=0, checkpoint=checkpoint)
             if status == "running":
                 then()
@@ -329,17 +346,16 @@ class Child(Callers):
         opening, self.state.opening = self.state.opening, None
         if opening is None:
             return True
-        checkpoint, encode = opening.checkpoint, self.env.encode
+        checkpoint = opening.checkpoint
         assert checkpoint is not None, "a run opens with a checkpoint"
         try:
-            found = {name: encode(name, value) for name, value in self.state.start.items()}
+            writes = checkpoint.writes or self._start_writes()
         except SerializationError as error:
             self.state.opening = opening
             self.state.step.failure = describe(error, "", "", 1)
             if self.alive:
                 self._end("failed")
             return False
-        writes = {name: data for name, data in found.items() if data}
         checkpoint = msgspec.structs.replace(checkpoint, writes=writes)
         at = self.env.now_us()
         self._hand(msgspec.structs.replace(opening, checkpoint=checkpoint, at_us=at), loose=loose)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from beamweaver.checkpoint.entries import Inner
+from beamweaver.engine._ahead import Loose
 from beamweaver.engine._core import Stop
-from beamweaver.engine._inside import begun, end_of, start_values
+from beamweaver.engine._inside import begun, end_of
 from beamweaver.engine._line import Line
 from beamweaver.engine.effects import DropTimer, SetTimer
 from beamweaver.engine.failures import describe
@@ -103,10 +105,31 @@ class Children(Line):
 
     def gather_early(self) -> None:
         """Bring along what graphs in tasks have left out, in a form that is stored."""
-        if not self.runs_ahead:
-            for child in self.living():
-                child.hand_late()
+        if self.runs_ahead:
+            super().gather_early()
+        else:
+            self.gather_all()
+
+    def gather_all(self) -> None:
+        """Bring along all that happened in graphs in tasks and is in no commit."""
+        for child in self.living():
+            child.hand_late()
         super().gather_early()
+
+    @property
+    def left_out(self) -> bool:
+        """Whether steps of it, or of a graph in its tasks, are in no commit."""
+        return (
+            self.late is not None
+            or any(type(item) is Inner or type(item) is Loose for item in self.dirty)
+            or any(child.left_out for child in self.living())
+        )
+
+    def bring_up(self) -> None:
+        """What the children asked of the world is asked of it here; nobody goes on."""
+        for child in self.living():
+            child.bring_up()
+            self.pass_on(child)
 
     def living(self) -> list[Child]:
         """The children that run."""
@@ -336,20 +359,11 @@ class Children(Line):
     # Values that an abandoned body may have changed -----------------------------------------------
 
     def reread_inside(self, state: RunState) -> None:
-        """Take the values of what runs inside from the state as the store has it.
-
-        A graph of which the store has nothing yet begins with the values of this one.
-        """
+        """Take the values of what runs inside from the state as the store has it."""
         for task, kept in zip(self.state.step.tasks, state.step.tasks, strict=True):
-            inner = None if task.inner is None else task.inner.get("")
-            if inner is None:
-                continue
-            if kept.inner is not None or inner.step.number > 1:
-                reread_inner(inner, (kept.inner or {}).get(""), self.env.inside(inner.graph))
-            elif self._view is not None or self._find_view():
-                assert self._view is not None, "it was just found"
-                view = self._view if task.update is None else {**self._view, **task.update}
-                start_values(inner, self.state, task, view, self.env)
+            for key, inner in (task.inner or {}).items():
+                stored = (kept.inner or {}).get(key)
+                reread_inner(inner, stored, self.env.inside(inner.graph))
         for child in self.living():
             child.forget_view()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import Checkpoint, Record, StatusName, ThreadImage
     from beamweaver.engine.env import Env
 
-__all__ = ["fold", "fold_along", "fold_entries", "parked_status", "progress_of", "raw_entries"]
+__all__ = [
+    "fold",
+    "fold_along",
+    "fold_entries",
+    "fold_opening",
+    "parked_status",
+    "progress_of",
+    "raw_entries",
+]
 
 
 def fold(image: ThreadImage, env: Env, *, raw: bool = False) -> RunState:
@@ -179,6 +188,26 @@ def _apply_inner(state: RunState, entry: Inner, env: Env) -> None:
         _apply_checkpoint(inner, record, entry, within)
     fold_entries(inner, record.entries, within)
     inner.seq = record.seq + 1
+
+
+def fold_opening(mine: InnerState, env: Env) -> InnerState | None:
+    """The state of a graph inside of a task as its first record has it, while no commit holds that.
+
+    Args:
+        mine: The graph.
+        env: Of the graph.
+
+    Returns:
+        The state; None where the values that it began with cannot be stored.
+    """
+    opening = mine.opening
+    assert opening is not None, "the caller looked"
+    assert opening.checkpoint is not None, "a run opens with a checkpoint"
+    if not opening.checkpoint.writes and mine.start.keys() - mine.graph.unstored:
+        return None
+    state = copy(mine)
+    _apply_checkpoint(state, opening, Inner(0, b""), env)
+    return state
 
 
 def _apply_checkpoint(state: InnerState, record: Record, entry: Inner, env: Env) -> None:

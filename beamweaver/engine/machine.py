@@ -175,6 +175,20 @@ class Machine(Branches):
         open_ = self.running or self.ready or self.ready_async or self.sleeping
         return self.active and not open_
 
+    def catch_up(self) -> bool:
+        """Bring to the store what is only known here, so that its values are those of this moment.
+
+        Nothing goes on meanwhile: neither the thread nor a graph in its tasks.
+
+        Returns:
+            Whether the store has all of it; if not, a commit is on its way and its acknowledgement comes.
+        """
+        if self.in_flight is None and not self.window and self.active and self.left_out:
+            self.gather_all()
+            self.flush()
+        self.bring_up()
+        return self.in_flight is None and not self.window
+
     def replace_state(self, state: RunState) -> None:
         """Take the values as the store has them, after user code may have changed shared ones in place.
 

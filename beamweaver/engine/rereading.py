@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from beamweaver.engine.fold import fold_opening
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.unread import read
 
@@ -34,11 +35,15 @@ def _take_stored(mine: Result, stored: Result) -> None:
 def reread_inner(mine: InnerState, stored: InnerState | None, env: Env) -> None:
     """The same for a graph inside of a task, and all in it, if the store has it in the same step.
 
+    Of one that has no record yet the first record is ready: it has the values as they were at its beginning.
+
     Args:
         mine: The graph.
         stored: The same in the store.
         env: Of the graph.
     """
+    if mine.opening is not None:
+        stored = fold_opening(mine, env)
     if stored is None or stored.step.number != mine.step.number or mine.unread:
         return
     if stored.unread:

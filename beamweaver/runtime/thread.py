@@ -313,10 +313,8 @@ class ThreadActor(Writing):
 
     def _ring(self, key: Any) -> None:
         """A timer of the machine is due."""
-        machine = self._machine
-        waits = _innermost(key)[0] in ("retry", "sleep")
-        if self._tainted and waits and machine is not None and not machine.window:
-            self._read_again(machine)  # else before it advances
+        if self._tainted and _innermost(key)[0] in ("retry", "sleep"):
+            self._reload = True  # before it advances
         self._feed(lambda machine: machine.fired(key))
 
     def _fired(self, fired: msg.Fired) -> None:
@@ -340,6 +338,8 @@ class ThreadActor(Writing):
         if self._hub.fault is not None:
             self._hub.reached("thread.acknowledged", self.thread_id)
         if machine.in_flight is not None and machine.in_flight.record.seq == ack.seq:
+            if self._tainted and machine.settled:
+                self._read_again(machine)  # the store has all of it, and nobody has heard of it yet
             machine.acknowledged()
             self._fed = True
         elif machine.window:
@@ -400,12 +400,10 @@ class ThreadActor(Writing):
         if machine is None:
             self._rest()
             return
-        if self._tainted or self._reload:
-            if machine.window:  # first the store has to have all that went before; its answers come
-                for effect in machine.asked_for():
-                    self._handlers[type(effect)](effect)
-                return
-            self._read_changed(machine)
+        if (self._tainted or self._reload) and not self._read_changed(machine):
+            for effect in machine.asked_for():
+                self._handlers[type(effect)](effect)
+            return
         if self._hub.draining:
             machine.drain()
         handlers = self._handlers
@@ -414,17 +412,25 @@ class ThreadActor(Writing):
         if (machine.dozes or not machine.active) and machine.at_rest:
             self._rest()
 
-    def _read_changed(self, machine: Machine) -> None:
-        """Bodies that gave no result may have changed values in place: see that nobody finds those."""
-        if self._reload and machine.in_flight is None:
-            self._reload = False
-            self._read_again(machine)
-        if self._tainted and (machine.settled or machine.family):
-            self._read_again(machine)
+    def _read_changed(self, machine: Machine) -> bool:
+        """Bodies that gave no result may have changed values in place: see that nobody finds those.
+
+        Whoever is next sees those of the store instead, when it has all that is known here.
+
+        Returns:
+            False if it has not: its answer comes.
+        """
+        waits = machine.active and not (machine.settled or machine.family)
+        if waits and not self._reload:
+            return True
+        if not machine.catch_up():
+            return False
+        self._read_again(machine)
+        return True
 
     def _read_again(self, machine: Machine) -> None:
-        """Bodies may have changed shared values: whoever is next sees those of the store instead."""
-        self._tainted = False
+        """Take the values of the store, which has all that is known here."""
+        self._tainted = self._reload = False
         image = self._hub.store.load(self.thread_id)
         if image is not None:
             machine.replace_state(fold(image, machine.env))

@@ -69,7 +69,16 @@ class SimPlan:
         return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
 
     def _body(self, node: Node, bodies: Bodies) -> Any:
+        """What a node does; where it ends without a result, it has changed its state in place before."""
+
         def body(state: Any, ctx: Any) -> Any:
+            try:
+                return gives(state, ctx)
+            except BaseException:
+                _spoil(state)
+                raise
+
+        def gives(state: Any, ctx: Any) -> Any:
             bodies.started(ctx)
             for number in range(self.steps[node.name]):
                 work = functools.partial(bodies.worked, ctx)
@@ -129,6 +138,12 @@ class SimPlan:
             writes.append(("rounds", 1, False))
         sends = [("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
         return Return(writes, goto, sends)
+
+
+def _spoil(state: Any) -> None:
+    """Change values in place, as no node should."""
+    state.get("log", []).append("spoiled")
+    state.get("sums", {})["spoiled"] = 1
 
 
 def _rounds(state: Any) -> int:
