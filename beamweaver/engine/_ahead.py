@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from beamweaver.checkpoint.entries import Answered, Asked, Edited, Finished, Inner, Memo
 from beamweaver.engine._dozing import Dozing
 from beamweaver.engine.effects import Noted, WriteAhead
 from beamweaver.engine.ids import checkpoint_id
@@ -20,7 +21,7 @@ from beamweaver.engine.state import Task
 from beamweaver.events import StepCommitted
 
 if TYPE_CHECKING:
-    from beamweaver.checkpoint.entries import Inner
+    from beamweaver.checkpoint.entries import Entry, UpRow
     from beamweaver.checkpoint.records import Checkpoint, Commit
     from beamweaver.engine._children import Handed
 
@@ -228,13 +229,49 @@ class Ahead(Dozing):
 
 
 def size_of(commit: Commit) -> int:
-    """About how many bytes the values of a commit have."""
-    record = commit.record
-    size = 0
-    if record.checkpoint is not None:
-        size += sum(map(len, record.checkpoint.writes.values()))
-        size += sum(len(delta.data) for delta in record.checkpoint.deltas.values())
-    for entry in record.entries:
-        size += len(getattr(entry, "data", b""))
-        size += sum(len(write[1]) for write in getattr(entry, "writes", ()))
+    """About how many bytes the values of a commit have, wherever they are in it."""
+    checkpoint, size = commit.record.checkpoint, 0
+    if checkpoint is not None:
+        size += sum(map(len, checkpoint.writes.values()))
+        for row in checkpoint.tasks:
+            if row.update is not None:
+                size += sum(map(len, row.update.values()))
+        if checkpoint.deltas or checkpoint.deferred or checkpoint.metadata:
+            size += _rarer_size(checkpoint)
+    for entry in commit.record.entries:
+        size += _entry_size(entry)
+    for message in commit.inbox_put:
+        size += len(message.payload)
+    return size
+
+
+def _rarer_size(checkpoint: Checkpoint) -> int:
+    size = sum(len(delta.data) for delta in checkpoint.deltas.values())
+    size += sum(map(len, checkpoint.metadata.values()))
+    for row in checkpoint.deferred:
+        size += sum(map(len, (row.update or {}).values()))
+    return size
+
+
+def _entry_size(entry: Entry) -> int:
+    match entry:
+        case Finished():
+            size = _result_size(entry) + sum(map(len, (entry.kept or {}).values()))
+            return size if entry.up is None else size + _result_size(entry.up)
+        case Edited():
+            return _result_size(entry)
+        case Inner():
+            return len(entry.data)
+        case Asked():
+            return len(entry.value) + len(entry.schema)
+        case Memo() | Answered():
+            return len(entry.value)
+        case _:
+            return 0  # its texts have bounds of their own
+
+
+def _result_size(row: Finished | Edited | UpRow) -> int:
+    size = sum(len(write[1]) for write in row.writes)
+    for send in row.sends:
+        size += sum(map(len, send.update.values()))
     return size

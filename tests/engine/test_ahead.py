@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
-from beamweaver.checkpoint.records import RunOptions
+from beamweaver.checkpoint.entries import (
+    Answered,
+    Asked,
+    Edited,
+    Finished,
+    Inner,
+    Memo,
+    SendRow,
+    TaskRow,
+    UpRow,
+)
+from beamweaver.checkpoint.records import (
+    Checkpoint,
+    Commit,
+    DeltaRow,
+    InboxMessage,
+    Record,
+    RunOptions,
+)
+from beamweaver.engine._ahead import size_of
 from beamweaver.events import StepCommitted, TaskAcknowledged
 from beamweaver.limits import Limits
+from beamweaver.types import Send
 from tests.engine.driver import Driver
 from tests.engine.generator import plan_of, run_plan
 from tests.engine.graphs import fails, graph, line
@@ -99,6 +120,53 @@ def test_a_window_has_a_bound_in_bytes():
     driver = held(graph(edges, **big), ahead_bytes=3500)
     assert driver.log == LONG[:4]
     assert 3000 < driver.ahead < 3500
+
+
+def test_what_sends_bring_counts_in_it():
+    follows = zip(LONG, (*LONG[1:], "end"), strict=True)
+    big = {a: lambda _s, b=b: Send(b, {"x": "y" * 1000}) for a, b in follows}
+    driver = held(graph("^>n0", end=None, **big), ahead_bytes=3500)
+    assert driver.log == LONG[:4]
+    assert 3000 < driver.ahead < 3500
+
+
+DATA = b"x" * 1000
+WRITES, SENDS = (("x", DATA, False),), (SendRow("n", {"x": DATA}),)
+STEP = Checkpoint(1, "loop", "", 0, {}, None, (), 2, {}, 0, "")
+SIZED = {
+    "value": (STEP, {"writes": {"x": DATA}}),
+    "delta": (STEP, {"deltas": {"x": DeltaRow(0, DATA)}}),
+    "planned Send": (STEP, {"tasks": (TaskRow("a"), TaskRow("n", "a", 0, {"x": DATA}))}),
+    "deferred Send": (STEP, {"deferred": (TaskRow("n", "a", 0, {"x": DATA}),)}),
+    "metadata": (STEP, {"metadata": {"x": DATA}}),
+    "result": (Finished(0), {"writes": WRITES}),
+    "result's Send": (Finished(0), {"sends": SENDS}),
+    "what a subgraph keeps": (Finished(0), {"kept": {"x": DATA}}),
+    "value for the graph around": (Finished(0), {"up": UpRow(WRITES)}),
+    "Send of the graph around": (Finished(0), {"up": UpRow((), None, SENDS)}),
+    "edit": (Edited(0), {"writes": WRITES}),
+    "Send of an edit": (Edited(0), {"sends": SENDS}),
+    "inner record": (Inner(0, b""), {"data": DATA}),
+    "sub-step": (Memo(0, "s", 0, None, b"", b""), {"value": DATA}),
+    "question": (Asked(0, 0, None, b"", "q"), {"value": DATA}),
+    "schema": (Asked(0, 0, None, b"", "q"), {"schema": DATA}),
+    "answer": (Answered(0, 0, None, b"", "q"), {"value": DATA}),
+}
+
+
+@pytest.mark.parametrize(("part", "values"), SIZED.values(), ids=SIZED)
+def test_every_value_of_a_commit_counts_for_the_bounds_in_bytes(part, values):
+    def sized(made):
+        record = Record(1, 1, 0, made) if part is STEP else Record(1, 1, 0, None, (made,))
+        return size_of(Commit(thread_id="t", incarnation=1, record=record))
+
+    assert (sized(part), sized(msgspec.structs.replace(part, **values))) == (0, len(DATA))
+
+
+def test_a_told_message_counts_for_the_bounds_in_bytes():
+    told = (InboxMessage(1, "m", "invoke", "r", DATA),)
+    record = Record(1, 1, 0)
+    assert size_of(Commit(thread_id="t", incarnation=1, record=record, inbox_put=told)) == len(DATA)
 
 
 def test_the_windows_of_all_threads_have_a_bound_together():
