@@ -159,12 +159,15 @@ def says(name, times):
 
 
 @EACH
-@pytest.mark.parametrize("seed", range(40))
-def test_a_drawn_run_ends_as_one_in_which_nothing_fails(memory, seed, mode):
+@pytest.mark.parametrize(
+    ("seed", "order"),
+    [*zip(range(40), range(40), strict=True), (288, 2016), (421, 2947)],  # the last two failed once
+)
+def test_a_drawn_run_ends_as_one_in_which_nothing_fails(memory, seed, order, mode):
     clean = drawn(random.Random(seed), "g", 2, spoil=False).compile()
     failing = drawn(random.Random(seed), "g", 2, spoil=True).compile()
     wanted = run(clean, type(memory)(), seed, "sync")
-    assert run(failing, memory, seed, mode, ahead_commits=seed % 3 + 1) == wanted, f"seed {seed}"
+    assert run(failing, memory, order, mode, ahead_commits=seed % 3 + 1) == wanted, f"seed {seed}"
 
 
 # Runs that stop -------------------------------------------------------------------------------------
