@@ -6,6 +6,7 @@ as the result of a sub-step, and the function that waits for it is told. While i
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.checkpoint.entries import Memo
@@ -207,7 +208,7 @@ class Callers(Children):
         shown = child.state.values if graph.output_shape.whole else graph.output_shape.keys
         values = {k: v for k, v in child.state.values.items() if k in shown}
         try:
-            data = packed(values, child.env)
+            data = packed(values, partial(child.env.encode_result, task.node))
             size = sum(len(memo.value) for memo in (task.memos or {}).values()) + len(data)
             if size > limits.memo_bytes_a_task:
                 raise InvalidCall(

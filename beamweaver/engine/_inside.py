@@ -146,7 +146,7 @@ def _kept(state: InnerState, attempt: Attempt, env: Env) -> dict[str, bytes] | N
     place = place_of(attempt.task.node, state.part)
     found: dict[str, bytes] = {}
     if attempt.node.persistent:
-        found[place] = packed(state.values, env.inside(state.graph))
+        found[place] = packed(state.values, env.inside(state.graph).encode)
     assert attempt.owner is not None, "a graph runs in a machine"
     before = kept_inside(attempt.owner.state.kept, place) or {}
     mine = state.kept or {}

@@ -57,6 +57,9 @@ class Env(Decoder, Protocol):
     def encode(self, channel: str, value: Any) -> bytes:
         """A channel's value as bytes; `SerializationError` with the path when it cannot be kept."""
 
+    def encode_result(self, node: str, channel: str, value: Any) -> bytes:
+        """As `encode`, of what a graph leaves to the function of a node that called it."""
+
     def tell_large(self, channel: str, size: int) -> None:
         """A channel's value has so many bytes, though it was not encoded as a whole."""
 

@@ -18,7 +18,7 @@ from beamweaver.graph._text import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from beamweaver.engine.env import Decoder, Env
+    from beamweaver.engine.env import Decoder
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.graph.specs import NodeSpec
 
@@ -124,13 +124,13 @@ def kept_outside(kept: Mapping[str, bytes], place: str) -> dict[str, bytes]:
     return {f"{place}:{key}": data for key, data in kept.items()}
 
 
-def packed(values: Mapping[str, Any], env: Env) -> bytes:
+def packed(values: Mapping[str, Any], encode: Callable[[str, Any], bytes]) -> bytes:
     """The values of a subgraph as it leaves them.
 
     Raises:
         SerializationError: A value cannot be stored.
     """
-    found = {name: env.encode(name, value) for name, value in values.items()}
+    found = {name: encode(name, value) for name, value in values.items()}
     return _encoder.encode({name: data for name, data in found.items() if data})
 
 

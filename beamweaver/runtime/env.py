@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.merge import UNSTORED
+from beamweaver.runtime.whose import WHOSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,6 +167,14 @@ class ThreadEnv:
     def new_id(self) -> str:
         """A new unique id."""
         return self._hub.new_id()
+
+    def encode_result(self, node: str, channel: str, value: Any) -> bytes:
+        """As `encode`, of what the graph leaves to the node that called it, whose value it is."""
+        token = WHOSE.set((self.around.graph.name, node))
+        try:
+            return self.encode(channel, value)
+        finally:
+            WHOSE.reset(token)
 
     def encode_any(self, value: Any) -> bytes:
         """Any value as bytes."""

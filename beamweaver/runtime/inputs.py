@@ -11,6 +11,7 @@ from beamweaver.errors import BeamWeaverError, InvalidUpdate, SerializationError
 from beamweaver.graph.copies import unshared
 from beamweaver.graph.updates import normalize_input
 from beamweaver.runtime.results import to_result
+from beamweaver.runtime.whose import WHOSE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,18 +57,23 @@ def told(where: str, what: str = "the input", **ids: Any) -> Iterator[None]:
         raise named from error.__cause__
 
 
-def encoded(hub: Hub, codec: GraphCodec, answer: NodeReturn, what: str) -> Prepared:
+def encoded(
+    hub: Hub, codec: GraphCodec, answer: NodeReturn, what: str, node: str = "START"
+) -> Prepared:
     """A judged input or update, encoded.
 
     Raises:
         SerializationError: A value cannot be stored.
     """
+    token = WHOSE.set((codec.graph.name, node))
     try:
         result = to_result(codec, answer, what)
     except SerializationError as error:
         raise SerializationError(
             error.message.replace(f"node {what!r}", what), **error.ids
         ) from error.__cause__
+    finally:
+        WHOSE.reset(token)
     digest = hub.codec.digest(input_data(result.writes, result.goto, result.sends))
     _own_values(result, codec)
     return Prepared(result.writes, digest, result.goto, result.sends)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beamweaver.runtime.context import _current
+from beamweaver.runtime.whose import WHOSE
 
 if TYPE_CHECKING:
     from beamweaver.runtime.hub import Hub
@@ -15,7 +16,7 @@ __all__ = ["LargeValues"]
 class LargeValues:
     """What a codec tells of values above `limits.value_bytes_warn`; a runtime has one.
 
-    A value that no node encodes (an input, a step's merged value) is said once a channel.
+    An input is one of START. A step's merged value, which no node encodes, is said once a channel.
     """
 
     def __init__(self, hub: Hub) -> None:
@@ -25,8 +26,9 @@ class LargeValues:
     def __call__(self, path: str, size: int) -> None:
         """A value of `size` bytes was encoded."""
         context = _current.get()
-        node = "" if context is None else context.node
-        graph = "" if context is None else context.graph_name
+        graph, node = WHOSE.get() or (
+            ("", "") if context is None else (context.graph_name, context.node)
+        )
         key = (graph, node or path)
         if key in self._said:
             return

@@ -84,6 +84,12 @@ class ReadEnv:
             env = self._inside[graph] = ReadEnv(self._codec, plans, self, old=self._old)
         return env
 
+    def encode_result(self, node: str, channel: str, value: Any) -> bytes:
+        """Nothing runs here."""
+        raise InvalidCall(
+            f"a reader ends no calls of graphs ({node!r}, {channel!r}, {shown(value)})"
+        )
+
     def ahead(self, size: int) -> bool:
         """Nothing is written here."""
         raise InvalidCall(f"a reader has no commits on their way ({size} bytes)")

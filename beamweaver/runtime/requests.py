@@ -312,7 +312,9 @@ def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate, namespace: tuple[
     at = f" at namespace {namespace!r}" if namespace else ""
     with told(f"update_state of graph {graph.name!r}{at}", "the update"):
         answer = normalize_update(graph, update.as_node, update.values)
-        prepared = encoded(hub, hub.codec_of(graph), answer, "the update")
+        prepared = encoded(
+            hub, hub.codec_of(graph), answer, "the update", update.as_node or "START"
+        )
     return Edit(update.as_node, prepared, namespace)
 
 

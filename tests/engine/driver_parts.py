@@ -130,6 +130,7 @@ class TestEnv:
         self.encode_any = self._codec.encode
         self.decode_any = self._codec.decode
         self.digest = self._codec.digest
+        self.encode_result = lambda _node, channel, value: codec.encode(channel, value)
         self.tell_large = self._codec.tell_large
 
     def inside(self, graph: Any) -> TestEnv:

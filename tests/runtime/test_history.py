@@ -478,6 +478,27 @@ class TestLargeValues:
                 runtime.thread("t").ask(Invoke({"n": 1}))
         assert [(entry["node"], entry["path"]) for entry in said] == [("", "log")]
 
+    def test_an_input_and_the_result_of_a_call_are_said_with_graph_and_node(self, memory, said):
+        child = line("child", a=lambda _s: {"note": "y" * 200}).compile()
+        top = line("top", n=lambda _s, ctx: {"log": [ctx.call(child, {"n": 1})["note"][:1]]})
+        with Runtime(
+            memory, graphs=[top.compile()], limits=Limits(value_bytes_warn=100)
+        ) as runtime:
+            runtime._core.hub._log = Log(said)
+            runtime.thread("t").ask(Invoke({"note": "x" * 200}))
+        places = [(entry["graph"], entry["node"]) for entry in said]
+        assert places == [("top", "START"), ("child", "a"), ("top", "n")]
+
+    def test_the_input_of_a_call_is_one_of_the_graph_that_is_called(self, memory, said):
+        child = line("child", a=lambda _s: {"note": "y"}).compile()
+        top = line("top", n=lambda _s, ctx: {"log": [ctx.call(child, {"note": "x" * 200})["note"]]})
+        with Runtime(
+            memory, graphs=[top.compile()], limits=Limits(value_bytes_warn=100)
+        ) as runtime:
+            runtime._core.hub._log = Log(said)
+            runtime.thread("t").ask(Invoke({"n": 1}))
+        assert (said[0]["graph"], said[0]["node"]) == ("child", "START")
+
     def test_small_values_are_not_said(self, memory, said):
         with Runtime(memory, graphs=[two().compile()]) as runtime:
             runtime._core.hub._log = Log(said)
