@@ -64,6 +64,7 @@ BeamWeaverError
 │   └── CorruptRecord
 ├── AskTimeout              ask(timeout=) ran out; the run goes on
 ├── RuntimeStopped          the runtime ended while the call waited; the run is kept
+│   └── Forked              the runtime is of the process that this one was forked from
 ├── RuntimeFailed           the supervision tree gave up; carries the tree
 ├── WorkersExhausted        too many abandoned workers
 └── MissingExtra            an optional dependency is not installed
@@ -97,8 +98,8 @@ from beamweaver._store_errors import (
 __all__ = [
     "AlreadyAnswered", "AmbiguousResume", "AmbiguousUpdate", "AskTimeout", "BeamWeaverError",
     "CallRefused", "CallingSelf", "ConcurrentSubgraph", "CorruptRecord", "DeserializationError",
-    "Draining", "ErrorHandlerFailed", "GraphChanged", "GraphTooOld", "IdempotencyKeyReused", "InboxFull",
-    "InterruptWithoutCheckpointer", "InvalidAnswer", "InvalidCall", "InvalidGraph",
+    "Draining", "ErrorHandlerFailed", "Forked", "GraphChanged", "GraphTooOld", "IdempotencyKeyReused",
+    "InboxFull", "InterruptWithoutCheckpointer", "InvalidAnswer", "InvalidCall", "InvalidGraph",
     "InvalidThreadId", "InvalidUpdate", "KeyRequired", "MigrationFailed",
     "MissingExtra", "NoCheckpointer", "NodeError", "NodeExit", "NodeFailed", "NodeTimeout",
     "NotAStore", "NotOwner", "NothingToContinue", "NothingToResume", "OwnershipLost", "Quarantined",
@@ -440,6 +441,12 @@ class RuntimeStopped(BeamWeaverError):
     """The runtime ended while the call waited. The run is kept: `.run_id` names it."""
 
     code = "runtime_stopped"
+
+
+class Forked(RuntimeStopped):
+    """This process was forked from the one that opened the runtime; open one in each worker."""
+
+    code = "forked"
 
 
 class RuntimeFailed(BeamWeaverError):

@@ -19,6 +19,7 @@ __all__ = [
     "Event",
     "FileSetAside",
     "MessageRejected",
+    "MessageWaits",
     "RunAdmitted",
     "RunEnded",
     "RunSleeps",
@@ -177,6 +178,17 @@ class FileSetAside(_Event, frozen=True, kw_only=True):
     reason: str
 
 
+class MessageWaits(_Event, frozen=True, kw_only=True):
+    """A message of another process cannot be taken now, and stays in the store's folder with those behind it.
+
+    Where its graph is not registered with the owner, this is said once a graph, else once a message.
+    """
+
+    message_id: str
+    graph: str
+    reason: str
+
+
 class StoreTrouble(_Event, frozen=True, kw_only=True):
     """The store refused a commit; `message` tells."""
 
@@ -201,5 +213,6 @@ Event: TypeAlias = (
     | StateUpdated
     | RunEnded
     | RunSleeps
+    | MessageWaits
     | StoreTrouble
 )

@@ -5,6 +5,10 @@ that the epoch is still E; lock `owner.<E+1>` and write who we are; raise the ep
 locks `owner.E` later finds another epoch and looks again. A process that is killed at any point leaves
 files without locks, and the next one goes the same way. A lock is never broken by time.
 
+Whether an owner lives is asked without taking its lock, as a client that stood still with it would hold up
+the next owner. `flock` has no such question, so an owner also holds an open file description lock where the
+platform has those.
+
 The lock is `flock`: a child made by `fork` inherits it, so children close their copy (`after_fork`).
 """
 
@@ -14,6 +18,8 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
+import sys
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-__all__ = ["PREFIX", "Owner", "OwnerFile", "has_locks", "sweep"]
+__all__ = ["PREFIX", "Owner", "OwnerFile", "has_locks", "lives", "sweep"]
 
 _fcntl: ModuleType | None
 try:
@@ -35,6 +41,10 @@ except ImportError:  # Windows
 PREFIX: Final = "owner."
 _BYTES: Final = 512
 _UNKNOWN: Final = 0
+_SET: Final[int | None] = getattr(_fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+_ASK: Final[int | None] = getattr(_fcntl, "F_OFD_GETLK", None) if sys.platform == "linux" else None
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""Linux: l_type, l_whence, l_start, l_len (0: all of the file), l_pid (0)."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -83,6 +93,9 @@ class OwnerFile:
         try:
             _fcntl.flock(fd, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
             _write(fd, owner)
+            if _SET is not None:
+                with contextlib.suppress(OSError):  # only those who ask would miss it
+                    _fcntl.fcntl(fd, _SET, _FLOCK.pack(_fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except BlockingIOError:
             os.close(fd)
             raise owned(folder, _holder(folder, epoch)) from None
@@ -99,6 +112,26 @@ class OwnerFile:
                 os.close(fd)
 
     after_fork = close
+
+
+def lives(folder: Path, epoch: int) -> bool | None:
+    """Whether somebody holds the file of an epoch; None if that cannot be asked without taking it."""
+    if _fcntl is None or _ASK is None:
+        return None
+    try:
+        fd = os.open(folder / f"{PREFIX}{epoch}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        asked = _FLOCK.pack(_fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_rest = _FLOCK.unpack(_fcntl.fcntl(fd, _ASK, asked))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return bool(kind != _fcntl.F_UNLCK)
 
 
 def owned(folder: Path, owner: Owner) -> StoreOwned:

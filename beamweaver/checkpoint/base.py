@@ -86,6 +86,10 @@ class Checkpointer(abc.ABC):
         """
         return None
 
+    def owner_lives(self) -> bool | None:
+        """Whether somebody, in whatever process, owns the store now; None if that cannot be told."""
+        return None
+
     @abc.abstractmethod
     def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
         """Take ownership.

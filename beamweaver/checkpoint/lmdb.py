@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from beamweaver.checkpoint._history import Ask, Page, history
 from beamweaver.checkpoint._keys import count_keys, read_key
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE
-from beamweaver.checkpoint._meta import read_asleep
-from beamweaver.checkpoint._owner import has_locks
+from beamweaver.checkpoint._meta import read_asleep, read_epoch
+from beamweaver.checkpoint._owner import has_locks, lives
 from beamweaver.checkpoint._place import check_kind, unavailable
 from beamweaver.checkpoint._reads import (
     check_paging,
@@ -137,6 +137,18 @@ class LMDBCheckpointer(Checkpointer):
     def survives(self) -> str:
         """What an acknowledged commit survives."""
         return self._options.survives
+
+    def owner_lives(self) -> bool | None:
+        """Whether a process owns the store now; see `Checkpointer.owner_lives`."""
+        shared = self._existing()
+        if shared is None:
+            return False
+        epoch = -1
+        found: bool | None = False
+        # An owner that comes meanwhile raises the epoch.
+        while found is False and epoch != (epoch := shared.read(read_epoch, 0)):
+            found = lives(self._path, epoch)
+        return found
 
     def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
         """Take ownership; see `Checkpointer.acquire`."""

@@ -64,7 +64,7 @@ async def outcome_of(
         answer = await result_of(waiting.done, timeout)
     except TimeoutError:
         core.hub.waiters.leave(thread_id, waiting)
-        raise ask_timeout(waiting, thread_id, timeout) from None
+        raise ask_timeout(core.hub.waiters, waiting, thread_id, timeout) from None
     except asyncio.CancelledError:
         core.disconnect(graph, thread_id, waiting, cancel=on_disconnect == "cancel")
         raise

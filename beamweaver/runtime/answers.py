@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from beamweaver.engine.calls import CallKind
 from beamweaver.engine.effects import Updated
 from beamweaver.errors import AskTimeout, BeamWeaverError, InvalidCall, RunFailed
 from beamweaver.types import Failed, Receipt
 from supervisors import CallTimeout
 
 if TYPE_CHECKING:
+    from beamweaver.engine.calls import Call
     from beamweaver.runtime.waiters import Answer, Waiters, Waiting
     from beamweaver.types import Outcome
 
-__all__ = ["ask_timeout", "await_outcome", "check_on_disconnect", "given", "given_id"]
+__all__ = ["ask_timeout", "await_outcome", "check_on_disconnect", "given", "given_id", "goes_on"]
 
 
 def await_outcome(
@@ -25,7 +27,7 @@ def await_outcome(
     except BaseException as error:  # a Ctrl-C too ends only the wait
         waiters.leave(thread_id, waiting)
         if isinstance(error, CallTimeout):
-            raise ask_timeout(waiting, thread_id, timeout) from None
+            raise ask_timeout(waiters, waiting, thread_id, timeout) from None
         raise
     finally:
         waiters.let_go(waiting)
@@ -38,15 +40,24 @@ def check_on_disconnect(value: object) -> None:
         raise InvalidCall(f"on_disconnect is {value!r}; give 'cancel' or 'continue'")
 
 
-def ask_timeout(waiting: Waiting, thread_id: str, timeout: float | None) -> AskTimeout:
+def ask_timeout(
+    waiters: Waiters, waiting: Waiting, thread_id: str, timeout: float | None
+) -> AskTimeout:
     """The error of a caller that waited long enough."""
     call = waiting.call
+    stands = goes_on(call) if waiters.stands is None else waiters.stands(waiting)
     return AskTimeout(
-        f"thread {thread_id!r} gave no outcome within {timeout:g} s; run {call.run_id!r} goes on, "
-        "ask again with Continue()",
+        f"thread {thread_id!r} gave no outcome within {timeout:g} s; {stands}",
         thread_id=thread_id,
         receipt=Receipt(call.id, call.run_id),
     )
+
+
+def goes_on(call: Call) -> str:
+    """What happens with a message that its thread has, when nobody waits for its outcome any more."""
+    if call.kind is CallKind.CANCEL:
+        return "the run is being cancelled, and bodies of its nodes have not ended yet; cancel again to wait"
+    return f"run {call.run_id!r} goes on, ask again with Continue()"
 
 
 def given(answer: Answer, *, raises: bool) -> Outcome:

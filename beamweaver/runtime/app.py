@@ -25,7 +25,7 @@ from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.lookup import read_state
 from beamweaver.runtime.options import CallOptions, check_options
 from beamweaver.runtime.requests import check_thread_id, merge_place, message_name, place_of
-from beamweaver.types import Cancel, Invoke, Resume
+from beamweaver.types import Invoke, Resume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -223,9 +223,10 @@ class App(CompiledGraph, KeptThreads):
             config=config,
         )
 
-    def cancel(self, thread_id: str) -> Outcome:
-        """Cancel the thread's running run; it can be continued."""
-        return self._call(Cancel(), self._kept_thread(thread_id, "cancel"), raises=False)
+    def cancel(self, thread_id: str, *, timeout: float | None = None) -> Outcome:
+        """Cancel the thread's running run; it can be continued. See `ThreadHandle.cancel`."""
+        self._kept_thread(thread_id, "cancel")
+        return self.thread(thread_id).cancel(timeout=timeout)
 
     def get_state(
         self,

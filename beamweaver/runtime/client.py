@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import UNSET
 
+from beamweaver.engine.calls import CallKind
 from beamweaver.errors import InvalidCall, NotOwner, StoreUnavailable
+from beamweaver.runtime.answers import goes_on
 from beamweaver.runtime.core import Core
-from beamweaver.runtime.correspondence import Reader, Sender, Sent
+from beamweaver.runtime.correspondence import Reader, Sender, Sent, head_row, of_head
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.keys import give_key
-from beamweaver.runtime.letters import letter_of, seal
+from beamweaver.runtime.letters import NoLetter, letter_of, open_letter, seal
 from beamweaver.runtime.reading import ReadEnv
 from beamweaver.runtime.requests import Release, Update, make_call
 from beamweaver.runtime.spool import Spool
@@ -25,10 +27,15 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.requests import Message
+    from beamweaver.runtime.spool import Found
+    from beamweaver.runtime.waiters import Answer
 
 __all__ = ["Client", "await_store", "check_shared"]
 
+NO_OWNER: Final = "no process owns the store now, so nothing runs until one does"
 _TRY_SECONDS: Final = 0.05
+_LOOKED_AT: Final = 256
+"""How many messages of others are looked through before a cancel is left for the owner."""
 
 
 class Client(Core):
@@ -48,6 +55,7 @@ class Client(Core):
         self.sent: dict[str, Sent] = {}
         self._last_us = 0
         self._clock = threading.Lock()
+        self.hub.waiters.stands = self._stands
 
     def _take(self, store: Checkpointer, takeover: Literal["force"] | None) -> int:
         """Nothing is taken."""
@@ -71,7 +79,7 @@ class Client(Core):
     ) -> Waiting:
         """Judge a call as far as that needs no thread, and have it sent."""
         hub = self.hub
-        self._check_process()
+        self.check_process()
         if isinstance(message, Update | Release):
             self.check_owner("release" if isinstance(message, Release) else "update_state")
         if getattr(message, "context", UNSET) is not UNSET:
@@ -89,6 +97,11 @@ class Client(Core):
         data = seal(letter_of(call, thread_id, self._now_us(), env))
         receipt = None if waits else self.system.future()
         waiting = Waiting(call, self.system.future(), receipt)
+        if call.kind is CallKind.CANCEL and waits:
+            answer = self._at_rest(thread_id, call)
+            if answer is not None:
+                waiting.done.offer(answer)
+                return waiting
         sent = Sent(thread_id, waiting, data)
         hub.waiters.add(thread_id, waiting)
         self.sent[call.id] = sent
@@ -98,6 +111,45 @@ class Client(Core):
         assert hub.writer is not None, "the sender starts with the client"
         hub.writer.put(sent)
         return waiting
+
+    def _at_rest(self, thread_id: str, call: Call) -> Answer | None:
+        """How a thread stands that does not run, and that no message waits for: a cancel leaves it so."""
+        row = None if self._awaited(thread_id) else head_row(self.hub, thread_id)
+        return None if row is None else of_head(self.hub, thread_id, call, row)
+
+    def _awaited(self, thread_id: str) -> bool:
+        """Whether messages wait for a thread, or so many for others that it takes long to tell."""
+        for sent in list(self.sent.values()):
+            if sent.thread_id == thread_id and not sent.durable:
+                return True
+        # A message that is gone when it is to be read is in the store.
+        waiting = self.spool.waiting()
+        return len(waiting) > _LOOKED_AT or any(self._is_for(found, thread_id) for found in waiting)
+
+    def _is_for(self, found: Found, thread_id: str) -> bool:
+        data = self.spool.read(found)
+        try:
+            return data is not None and open_letter(data, found.name).thread_id == thread_id
+        except NoLetter:
+            return False
+
+    def _stands(self, waiting: Waiting) -> str:
+        """How a message stands whose sender has waited long enough."""
+        call = waiting.call
+        taken = not self.spool.has(call.id)
+        lives = self.store.owner_lives()
+        if taken and call.id in self.sent and not self.sent[call.id].durable:
+            return "the message is not yet left for the owner of the store"
+        if taken and lives is not False:
+            return f"the owner of the store has taken the message: {goes_on(call)}"
+        if taken:
+            return f"an owner of the store took the message, and {NO_OWNER}; run {call.run_id!r} goes on then"
+        if lives is False:
+            return f"the message waits for an owner to take it, and {NO_OWNER}; the message stays there"
+        return (
+            "the message waits for the owner of the store, which has not taken it: its log, and waits in its "
+            "health(), tell if it cannot; the message stays there"
+        )
 
     def _forget(self, call: Call, sent: Sent) -> None:
         if self.sent.get(call.id) is sent:
@@ -115,6 +167,10 @@ class Client(Core):
             f"{call} changes the store {self.store.identity}, of which this runtime is a client; call it in "
             "the process that owns the store"
         )
+
+    def reasons(self) -> list[str]:
+        """Why nothing of what it sends is done now."""
+        return [NO_OWNER] if self.store.owner_lives() is False else []
 
     def recover_again(self) -> None:
         """The owner recovers."""

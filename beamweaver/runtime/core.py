@@ -12,6 +12,7 @@ from beamweaver.errors import (
     BeamWeaverError,
     CallingSelf,
     Draining,
+    Forked,
     Quarantined,
     RuntimeFailed,
     RuntimeStopped,
@@ -46,7 +47,12 @@ if TYPE_CHECKING:
     from beamweaver.runtime.requests import Message
     from supervisors import ActorRef, ChildSpec, ExitReason, Node
 
-__all__ = ["CLOSE_SECONDS", "Core"]
+__all__ = ["CLOSE_SECONDS", "FORKED", "Core"]
+
+FORKED = (
+    "this process was forked from the one that opened the runtime, and has no part in it; open one in each "
+    "worker, after the fork"
+)
 
 _STOP_SECONDS = 10.0
 """Seconds for the tree to stop: its writer may be in a sync."""
@@ -173,7 +179,7 @@ class Core:
             CallRefused and others: What is wrong with it.
         """
         hub = self.hub
-        self._check_process()
+        self.check_process()
         if waits and hub.draining and not self._closed:
             raise Draining("the runtime drains and takes no new calls; tell() is still kept")
         reason = hub.quarantined.get(thread_id)
@@ -196,12 +202,19 @@ class Core:
         hub.ensure(thread_id)
         return waiting
 
-    def _check_process(self) -> None:
-        if self._pid != os.getpid():
-            raise RuntimeStopped(
-                "this process was forked from the one whose runtime this is, and has no part in it; open "
-                "a Runtime of its own, or start processes by spawn or forkserver"
-            )
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a child of the one in which it runs."""
+        return self._pid != os.getpid()
+
+    def check_process(self) -> None:
+        """See that it runs in this process.
+
+        Raises:
+            Forked: It runs in the one that this process was forked from.
+        """
+        if self.forked:
+            raise Forked(FORKED)
 
     def check_owner(self, _call: str) -> None:
         """See that this core may change the store itself.
@@ -209,6 +222,10 @@ class Core:
         Raises:
             NotOwner: It is a client's.
         """
+
+    def reasons(self) -> list[str]:
+        """What else there is for which it is not ready, each a sentence."""
+        return []
 
     def calling_node(self) -> Context | None:
         """The node of this runtime that makes the call, if one does."""

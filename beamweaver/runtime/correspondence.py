@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.spool import Spool
     from beamweaver.runtime.waiters import Waiting
 
-__all__ = ["Reader", "Sender", "Sent"]
+__all__ = ["Reader", "Sender", "Sent", "head_row", "of_head"]
 
 _LOOK: Final = object()
 _LOOK_SECONDS: Final = 0.05
@@ -182,7 +182,7 @@ class Reader(Actor):
             return self._unknown(sent)
         if first.digest != call.key_digest:
             raise _reused(sent, first.id)
-        row = self._row(sent.thread_id)
+        row = head_row(hub, sent.thread_id)
         if row is None:
             return self._unknown(sent)
         for rejected in row.rejected:
@@ -197,7 +197,7 @@ class Reader(Actor):
             number = known
         call.run_id, call.named = run_id, True
         if number == row.run.number:
-            return self._of_head(sent.thread_id, call, row)
+            return of_head(hub, sent.thread_id, call, row)
         outcome = recorded_outcome(hub, sent.thread_id, call, number)
         if outcome is None:
             raise UnknownRun(
@@ -210,7 +210,7 @@ class Reader(Actor):
 
     def _unknown(self, sent: Sent) -> Answer | None:
         """The thread does not know the message: it waits, was rejected, or has left no trace."""
-        call = sent.call
+        hub, call = self._hub, sent.call
         refused = self._spool.refusal(call.id)
         if refused is not None:
             try:
@@ -226,9 +226,9 @@ class Reader(Actor):
         sent.missed += 1
         if sent.missed < _MISSED:
             return None
-        row_now = self._row(sent.thread_id)
+        row_now = head_row(hub, sent.thread_id)
         if call.kind is CallKind.CANCEL and row_now is not None:
-            return self._of_head(sent.thread_id, call, row_now)
+            return of_head(hub, sent.thread_id, call, row_now)
         raise UnknownRun(
             f"message {call.id!r} was taken and thread {sent.thread_id!r} knows nothing of it: the thread "
             "was deleted meanwhile, or a copy of the store was put in its place",
@@ -236,38 +236,41 @@ class Reader(Actor):
             run_id=call.run_id,
         )
 
-    def _row(self, thread_id: str) -> ThreadRow | None:
-        image = next(self._hub.store.history(thread_id, limit=1, values=False), None)
-        return None if image is None else image.row
 
-    def _of_head(self, thread_id: str, call: Call, row: ThreadRow) -> Answer | None:
-        """How the thread's run stands, if it has stopped."""
-        if row.status == "quarantined":
-            raise quarantined(thread_id, row.reason)
-        if row.status not in _STOPPED:
-            return None
-        image = self._hub.store.load(thread_id)
-        if (
-            image is None
-            or image.row.status not in _STOPPED
-            or image.row.run.number != row.run.number
-        ):
-            return None  # it went on meanwhile: the next look sees how
-        reply = self._report(thread_id, call, image)
-        return Answer(reply.outcome, reply.error)
+def head_row(hub: Hub, thread_id: str) -> ThreadRow | None:
+    """A thread as the store has it."""
+    image = next(hub.store.history(thread_id, limit=1, values=False), None)
+    return None if image is None else image.row
 
-    def _report(self, thread_id: str, call: Call, image: ThreadImage) -> Reply:
-        hub = self._hub
-        graph = hub.graph(image.row.graph)
-        if graph.name != call.graph:
-            raise wrong_graph(thread_id, graph.name, call.graph)
-        plans = hub.codec_of(graph)
-        state, _unreadable = folded(image, hub.codec, plans, raw=False)
-        machine = Machine(graph, ReadEnv(hub.codec, plans), state)
-        machine.report(call)
-        (reply,) = machine.advance()
-        assert type(reply) is Reply, "a call that waits is replied to"
-        return reply
+
+def of_head(hub: Hub, thread_id: str, call: Call, row: ThreadRow) -> Answer | None:
+    """How the thread's run stands, if it has stopped.
+
+    Raises:
+        CallRefused: The thread is quarantined, or another graph's.
+    """
+    if row.status == "quarantined":
+        raise quarantined(thread_id, row.reason)
+    if row.status not in _STOPPED:
+        return None
+    image = hub.store.load(thread_id)
+    if image is None or image.row.status not in _STOPPED or image.row.run.number != row.run.number:
+        return None  # it went on meanwhile: the next look sees how
+    reply = _report(hub, thread_id, call, image)
+    return Answer(reply.outcome, reply.error)
+
+
+def _report(hub: Hub, thread_id: str, call: Call, image: ThreadImage) -> Reply:
+    graph = hub.graph(image.row.graph)
+    if graph.name != call.graph:
+        raise wrong_graph(thread_id, graph.name, call.graph)
+    plans = hub.codec_of(graph)
+    state, _unreadable = folded(image, hub.codec, plans, raw=False)
+    machine = Machine(graph, ReadEnv(hub.codec, plans), state)
+    machine.report(call)
+    (reply,) = machine.advance()
+    assert type(reply) is Reply, "a call that waits is replied to"
+    return reply
 
 
 def _reused(sent: Sent, first: str) -> IdempotencyKeyReused:

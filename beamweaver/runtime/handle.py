@@ -159,12 +159,19 @@ class ThreadHandle:
             on_disconnect=on_disconnect,
         )
 
-    def cancel(self) -> Outcome:
+    def cancel(self, *, timeout: float | None = None) -> Outcome:
         """Cancel the running run; returns when the bodies of its nodes have ended or were abandoned.
 
-        The run can be continued. On a thread that does not run this returns how it stands.
+        The run can be continued. On a thread that does not run this returns how it stands; a client needs no
+        owner for that, unless messages wait for the thread.
+
+        Args:
+            timeout: Seconds to wait; None waits for ever. The run is cancelled all the same.
+
+        Raises:
+            AskTimeout: The time is over; it says what is waited for.
         """
-        return self.ask(Cancel(), raises=False)
+        return self.ask(Cancel(), timeout=timeout, raises=False)
 
     def rejected(self) -> tuple[Rejected, ...]:
         """The told messages that were durable and that the thread could not take when their turn came.

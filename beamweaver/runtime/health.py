@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from beamweaver.errors import StoreError
+from beamweaver.runtime.core import FORKED
+
 if TYPE_CHECKING:
     from beamweaver.runtime.core import Core
 
@@ -55,7 +58,8 @@ class RuntimeHealth(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ready: Whether it does.
         reasons: Why not, each a sentence; empty if it does.
-        waits: What waits for which limit: the limit's name -> how many threads wait for it.
+        waits: What waits for which limit: the limit's name -> how many threads wait for it. And `"messages"`:
+            for how many threads other processes left messages that cannot be taken now.
         abandoned: Workers held by killed nodes that never returned; at `limits.abandoned` new attempts of
             sync nodes fail.
         set_aside: Threads that cannot go on under the code that is here, for their graph is unknown, older
@@ -97,11 +101,12 @@ def health_of(core: Core | None) -> RuntimeHealth:
     if core is None:
         return RuntimeHealth(ready=False, reasons=("the runtime is not started",))
     reasons = tuple(_reasons(core))
-    waiting = core.hub.table.waiting
+    hub = core.hub
+    waits = {"threads_running": hub.table.waiting, "messages": len(hub.unreached)}
     return RuntimeHealth(
         ready=not reasons,
         reasons=reasons,
-        waits={"threads_running": waiting} if waiting else {},
+        waits={name: count for name, count in waits.items() if count},
         abandoned=core.system.statistics().abandoned,
         set_aside=dict(list(core.hub.aside.items())[:_SHOWN]),
     )
@@ -110,6 +115,8 @@ def health_of(core: Core | None) -> RuntimeHealth:
 def _reasons(core: Core) -> list[str]:
     hub = core.hub
     reasons: list[str] = []
+    if core.forked:
+        return [FORKED]
     if core.failure is not None:
         return [f"the runtime failed: {core.failure.message}"]
     if core.closed:
@@ -120,6 +127,10 @@ def _reasons(core: Core) -> list[str]:
         reasons.append("the runtime drains: tell() is kept, other calls are refused")
     if hub.full is not None:
         reasons.append(f"the store is full: {hub.full.message}")
+    try:
+        reasons += core.reasons()
+    except StoreError as error:
+        reasons.append(f"the store cannot be read: {error.message}")
     abandoned = core.system.statistics().abandoned
     if abandoned >= core.system.limits.max_abandoned:
         reasons.append(

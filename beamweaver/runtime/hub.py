@@ -108,6 +108,8 @@ class Hub:
         """What the last incarnation of each thread's actor has running; it outlives that actor."""
         self.aside: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}
+        self.unreached: set[str] = set()
+        """Threads for which other processes left messages that cannot be taken now."""
         self.marking: dict[str, Future[Any]] = {}
         """Threads whose quarantine is on its way to the store."""
         self.contexts: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from beamweaver.errors import (
     StoreError,
     StoreUnavailable,
 )
-from beamweaver.events import FileSetAside, MessageRejected
+from beamweaver.events import FileSetAside, MessageRejected, MessageWaits
 from beamweaver.runtime.env import ThreadEnv
 from beamweaver.runtime.hub import SET_ASIDE
 from beamweaver.runtime.letters import NoLetter, Refusal, call_of, open_letter, seal
@@ -84,6 +84,8 @@ class Postman(Actor):
         """Their threads, and why the first message of each could not be taken."""
         self._held: frozenset[str] = frozenset()
         """Of which it was said why they wait: the last ones."""
+        self._lacking: frozenset[str] = frozenset()
+        """Graphs of which it was said that messages wait for them: the last ones."""
         self._again = 0.0
         self._changed = -1
         self._racy = False
@@ -93,6 +95,7 @@ class Postman(Actor):
 
     def on_start(self) -> None:
         """Look at once, and then on a timer. What fails there is no failure to start."""
+        self._hub.unreached.clear()
         self.cell.put(_LOOK)
 
     def on_receive(self, message: Any) -> None:
@@ -161,6 +164,8 @@ class Postman(Actor):
             self._lines.setdefault(letter.thread_id, deque()).append(letter)
         for thread_id in idle:
             self._bring(thread_id)
+        if not self._fresh:  # else not all was looked at; files may also go by other hands
+            self._hub.unreached &= self._stuck_threads.keys() | self._lines.keys()
 
     def _open(self, found: Found) -> Letter | None:
         data = self._spool.read(found)
@@ -196,7 +201,7 @@ class Postman(Actor):
             if thread_id in self._stuck_threads:
                 self._not_now(letter, self._stuck_threads[thread_id])
             elif letter.graph not in hub.graphs:
-                self._stick(letter, letter.graph)
+                self._lack(letter)
             elif thread_id in hub.quarantined or hub.draining:
                 self._stick(letter)
             else:
@@ -228,6 +233,7 @@ class Postman(Actor):
         line = self._lines.get(thread_id)
         if line is None or line[0] is not letter:
             return  # it was brought by this actor's predecessor
+        self._hub.unreached.discard(thread_id)
         try:
             future.get()
         except _PASSING as error:
@@ -257,11 +263,31 @@ class Postman(Actor):
         hub = self._hub
         graph = letter.graph if letter.graph not in hub.graphs else ""
         if letter.id not in self._held:
-            hub.log.warning(
-                "message_waits", thread_id=letter.thread_id, id=letter.id, reason=error.message
-            )
             self._held = frozenset([letter.id, *list(self._held)[: _LETTERS - 1]])
+            self._say(letter, error.message)
         self._stick(letter, graph, error)
+
+    def _lack(self, letter: Letter) -> None:
+        """Leave a message where it is until its graph is registered."""
+        if letter.graph not in self._lacking:
+            self._lacking = frozenset([letter.graph, *list(self._lacking)[: _LETTERS - 1]])
+            self._say(
+                letter,
+                f"the owner has no graph {letter.graph!r}: give it to Runtime(graphs=…), or register() it",
+            )
+        self._stick(letter, letter.graph)
+
+    def _say(self, letter: Letter, reason: str) -> None:
+        hub, thread_id = self._hub, letter.thread_id
+        hub.log.warning(
+            "message_waits", thread_id=thread_id, id=letter.id, graph=letter.graph, reason=reason
+        )
+        if hub.listeners:
+            hub.publish(
+                MessageWaits(
+                    thread_id=thread_id, message_id=letter.id, graph=letter.graph, reason=reason
+                )
+            )
 
     def _turn_away(self, letter: Letter, error: BeamWeaverError) -> None:
         """Reject a message, as soon as there is room to say why."""
@@ -284,6 +310,7 @@ class Postman(Actor):
 
     def _stick(self, letter: Letter, graph: str = "", error: BeamWeaverError | None = None) -> None:
         self._stuck[letter.id] = graph
+        self._hub.unreached.add(letter.thread_id)
         self._stuck_threads.setdefault(letter.thread_id, error)
         if len(self._stuck) == 1:
             self._again = self._later(self.system.clock.monotonic())

@@ -427,6 +427,7 @@ class Runtime(KeptThreads):
         core = self._core
         if core is None:
             raise InvalidCall("the runtime is not started; use it in a with block, or call start()")
+        core.check_process()
         if core.closed:
             error = RuntimeStopped("the runtime has ended")
             error.__cause__ = core.failure

@@ -17,7 +17,7 @@ from beamweaver.errors import RuntimeStopped
 from supervisors.scheduler import here
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextvars import Context
 
     from beamweaver.engine.calls import Call
@@ -93,6 +93,8 @@ class Waiters:
         self._nodes: dict[str, dict[str, tuple[str, Job | None]]] = {}
         """By thread, what its nodes wait for: call id -> thread, and the body that waits."""
         self._stopped: RuntimeStopped | None = None
+        self.stands: Callable[[Waiting], str] | None = None
+        """Tells a caller that has waited long enough how its message stands, where others run the threads."""
 
     def add(self, thread_id: str, waiting: Waiting) -> bool:
         """Keep a call until it is answered.

@@ -291,8 +291,8 @@ class TestAfterAFork:
         app = line("g", a=wrote("a")).compile()
         with Runtime(disk.open(), graphs=[app]) as runtime:
             thread = runtime.thread("t")
-            assert in_a_fork(lambda: runtime.thread("t")) == "RuntimeStopped"
-            assert in_a_fork(lambda: thread.ask(Invoke({"n": 1}))) == "RuntimeStopped"
+            assert in_a_fork(lambda: runtime.thread("t")) == "Forked"
+            assert in_a_fork(lambda: thread.ask(Invoke({"n": 1}))) == "Forked"
 
     def test_the_end_of_the_child_leaves_the_parents_runtime_up(self, disk):
         app = line("g", a=wrote("a")).compile()
