@@ -336,7 +336,7 @@ class Core:
             cause = account.last_crash
         failure = RuntimeFailed(
             f"the supervision tree gave up: {cause if cause is not None else account or reason}",
-            reason=str(account or reason),
+            reason=str(account or cause or reason),
             tree=[spec.id for spec in self._children()],
         )
         failure.__cause__ = cause

@@ -25,7 +25,7 @@ from beamweaver.runtime.log import logger
 from beamweaver.runtime.table import ThreadTable
 from beamweaver.runtime.waiters import Waiters
 from beamweaver.runtime.windows import Windows
-from supervisors import ChildSpec
+from supervisors import SHUTDOWN, ChildSpec
 from supervisors.requests import StartChild
 
 if TYPE_CHECKING:
@@ -217,6 +217,12 @@ class Hub:
         """A named point was reached. In hot paths the caller tests `fault` first: that is all it costs."""
         if self.fault is not None:
             self.fault(point, thread_id)
+
+    def fail(self, error: BaseException, actor: Actor) -> None:
+        """The runtime cannot go on: say it once, and end with this significant part of the tree."""
+        self.fatal = error
+        self.log.error("runtime_fails", error=repr(error))
+        actor.exit(SHUTDOWN)
 
     # The node loop --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from supervisors import Actor
+from supervisors import SHUTDOWN, Actor
 
 if TYPE_CHECKING:
     from beamweaver.runtime.hub import Hub
@@ -32,16 +32,19 @@ class NodeLoop(Actor):
         self._hub = hub
 
     def on_start(self) -> None:
-        """End a loop that an earlier incarnation left; without the user's loop, fail."""
+        """End a loop that an earlier incarnation left; if that was the user's, all ends."""
         if self._hub.fatal is not None:
-            raise self._hub.fatal
+            self.exit(SHUTDOWN)
         self._hub.loop_owner = self.cell
         self._end_loop()
 
     def on_receive(self, message: Any) -> None:
         """The loop ended, unless another one has taken its place."""
-        if message is self._hub.loop:
+        if message is not self._hub.loop:
+            return
+        if self._hub.fatal is None:
             raise LoopEnded("the event loop of the async nodes ended under them")
+        self._hub.fail(self._hub.fatal, self)
 
     def on_stop(self, reason: ExitReason) -> None:  # type: ignore[override]  # pykka gives no reason
         """End the loop with its owner."""

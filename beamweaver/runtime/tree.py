@@ -27,8 +27,9 @@ def children(hub: Hub) -> list[ChildSpec]:
     specs = [
         ChildSpec("registry", Registry, args=(hub,)),
         ChildSpec("timers", Timers, args=(hub,)),
-        ChildSpec("writer", CheckpointWriter, args=(hub,)),
-        ChildSpec("loop", NodeLoop, args=(hub,)),
+        # These two end for good when the runtime cannot go on (`Hub.fatal`), and the tree with them.
+        ChildSpec("writer", CheckpointWriter, args=(hub,), restart="transient", significant=True),
+        ChildSpec("loop", NodeLoop, args=(hub,), restart="transient", significant=True),
         ChildSpec("threads", ThreadSupervisor, args=(hub,)),
         ChildSpec("recovery", Recovery, args=(hub,)),
     ]
@@ -56,6 +57,7 @@ def start_tree(
         strategy="rest_for_one",
         intensity=max_restarts,
         period=max_seconds,
+        auto_shutdown="any_significant",
     )
     ended = hub.system.monitor_from_outside(root)
     ended.add_done_callback(lambda future: on_end(future.get()))

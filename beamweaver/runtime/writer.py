@@ -55,23 +55,25 @@ class CheckpointWriter(Actor):
         self.commits = 0
 
     def on_start(self) -> None:
-        """Be known to the runtime; where the store cannot be mended, end it by failing to start."""
-        if self._hub.fatal is not None:
-            raise self._hub.fatal
+        """Be known to the runtime."""
         self._hub.writer = self.cell
         for edit in self._hub.edits.left():
             self.cell.put(edit)
 
     def on_receive(self, message: Any) -> None:
         """Gather commits; write them when the mailbox is empty or the group is full."""
-        if type(message) is Write:
-            if not self._is_stale(message.commit):
-                self._group.append(message)
-        else:
-            self._write()
-            self._other(message)
-        if self._group and (not self.cell.q or self._full()):
-            self._write()
+        try:
+            if type(message) is Write:
+                if not self._is_stale(message.commit):
+                    self._group.append(message)
+            else:
+                self._write()
+                self._other(message)
+            if self._group and (not self.cell.q or self._full()):
+                self._write()
+        except (OwnershipLost, StoreBroken) as error:
+            # Nobody here can mend it: the runtime ends, and says why.
+            self._hub.fail(error, self)
 
     def _other(self, message: Any) -> None:
         if type(message) is Claim:
@@ -103,7 +105,6 @@ class CheckpointWriter(Actor):
             self._fence(apply.changes)
             apply.done.offer_error(error)
             if isinstance(error, (OwnershipLost, StoreBroken)):
-                hub.fatal = error
                 raise
         else:
             self._fence(apply.changes)
@@ -188,15 +189,10 @@ class CheckpointWriter(Actor):
     def _put(self, commits: list[Commit]) -> list[StoreError | None]:
         hub = self._hub
         store = hub.store
-        try:
-            if store.blocks:
-                with self.system.blocking():
-                    return store.commit(hub.epoch, commits)
-            return store.commit(hub.epoch, commits)
-        except (OwnershipLost, StoreBroken) as error:
-            # Nobody here can mend it: the runtime ends, and says why.
-            hub.fatal = error
-            raise
+        if store.blocks:
+            with self.system.blocking():
+                return store.commit(hub.epoch, commits)
+        return store.commit(hub.epoch, commits)
 
     def _put_some(self, group: list[Write], full: StoreFull) -> list[StoreError | None]:
         """There is no room for the whole group: put those for which there is."""

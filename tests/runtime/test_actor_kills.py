@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 import pytest
+from structlog.testing import capture_logs
 
 from beamweaver import Completed, Invoke, Runtime
 from beamweaver.errors import NodeExit, OwnershipLost, RuntimeFailed, RuntimeStopped, StoreBroken
@@ -388,3 +390,27 @@ class TestAStoreThatCannotBeMended:
                 eventually(lambda: runtime.failure)
         store.faults = lambda _point: None
         assert isinstance(caught.value.__cause__, error)
+
+    @pytest.mark.parametrize("error", [StoreBroken, OwnershipLost])
+    def test_it_is_said_in_one_line(self, place, caplog, error):
+        def faults(point):
+            if point == "sync.before":
+                raise error("the disk is gone")
+
+        logging.disable(logging.NOTSET)
+        store = place.open()
+        app = line("g", a=wrote("a"), b=wrote("b")).compile()
+        with (
+            capture_logs() as said,
+            pytest.raises(RuntimeFailed),
+            Runtime(store, graphs=[app]) as runtime,
+        ):
+            store.faults = faults
+            with pytest.raises(RuntimeStopped):
+                runtime.thread("t").ask(Invoke({"n": 1}))
+            eventually(lambda: runtime.failure)
+        store.faults = lambda _point: None
+        errors = [entry for entry in said if entry["log_level"] == "error"]
+        assert [entry["event"] for entry in errors] == ["runtime_fails"]
+        assert "the disk is gone" in errors[0]["error"]
+        assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
