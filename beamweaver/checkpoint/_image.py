@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from beamweaver.checkpoint._stream import PRUNED, Head, Stream, entries_of, find_head, is_checkpoint
+from beamweaver.checkpoint._stream import (
+    PRUNED,
+    Head,
+    Stream,
+    checkpoint_of,
+    entries_of,
+    find_head,
+    is_tip,
+)
 from beamweaver.checkpoint.deltas import in_parts
 from beamweaver.checkpoint.records import Chain, Checkpoint, Record, ThreadImage
 from beamweaver.errors import CorruptRecord
@@ -72,11 +80,13 @@ def read_one(
 ) -> ThreadImage | None:
     """The image of one checkpoint, raw unless its own entries are asked for; None if there is none."""
     record = stream.get(seq) if seq >= 0 else None
+    checkpoint = checkpoint_of(record)
     last = next(stream.back(), None)
-    if last is None or not is_checkpoint(record):
+    if last is None or record is None or checkpoint is None:
         return None
     own = tuple(entries_of(stream, marks, seq)) if entries else ()
-    head = Head(record, own, max(last.seq + 1, marks.floor), tip=False)
+    tip = entries and is_tip(stream, seq, checkpoint.branch)
+    head = Head(record, own, max(last.seq + 1, marks.floor), tip=tip)
     return Reader(row.thread_id, stream.get, {seq: record}).recipe(record).image(row, head)
 
 

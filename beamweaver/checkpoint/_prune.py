@@ -1,9 +1,11 @@
 """Removing checkpoints without harm to those that stay.
 
 A checkpoint that goes may hold values that others need: then a *rest* of it stays (its source is
-`"pruned"`) with these values alone. A checkpoint that stays and whose parent goes gets a full map of
-versions. As what a checkpoint needs of older records is what its parent needs and the parent itself, only
-those whose parent goes have to be looked at.
+`"pruned"`) with these values alone. A rest, of no value perhaps, also stays of one that followed on its
+branch a checkpoint that stays: what goes on from there must not use the numbers of its steps again. A
+checkpoint that stays and whose parent goes gets a full map of versions. As what a checkpoint needs of
+older records is what its parent needs and the parent itself, only those whose parent goes have to be
+looked at.
 
 The plan is a list of small edits, and after each of them the thread is whole: first full maps, then
 removals from the newest to the oldest. So it may be carried out in several transactions.
@@ -96,6 +98,8 @@ class _Scan:
     def __init__(self, stream: Stream, marks: HeadRow) -> None:
         self.lines: list[Line] = []
         self.rests: dict[int, frozenset[str]] = {}
+        self.after: dict[tuple[int, str], list[int]] = {}
+        """Parent and branch -> the checkpoints and rests that follow there."""
         self.entries: dict[int, list[int]] = {}
         self.last = -1
         moves = list(reversed(marks.moves))
@@ -107,7 +111,10 @@ class _Scan:
             checkpoint = record.checkpoint
             if checkpoint is None:
                 self.entries.setdefault(base, []).append(record.seq)
-            elif checkpoint.source == PRUNED:
+                continue
+            after = self.after.setdefault((checkpoint.parent, checkpoint.branch), [])
+            after.append(record.seq)
+            if checkpoint.source == PRUNED:
                 self.rests[record.seq] = frozenset([*checkpoint.writes, *checkpoint.deltas])
             else:
                 base = record.seq
@@ -140,12 +147,15 @@ def make_plan(stream: Stream, marks: HeadRow, thread_id: str, rule: Rule) -> Pla
     staying = [line for line in scan.lines if line.seq not in doomed]
     edits: list[_Edit] = []
     needed = _needed(stream, thread_id, staying, edits)
+    for line in staying:
+        for seq in scan.after.get((line.seq, line.branch), ()):
+            needed.setdefault(seq, set())
     going = {**dict.fromkeys(doomed), **scan.rests}
     for seq in sorted(going, reverse=True):
         edits += [_Edit(entry) for entry in scan.entries.get(seq, ()) if seq in doomed]
-        keep = frozenset(needed.get(seq, ()))
-        if keep != going[seq]:
-            edits.append(_Edit(seq, keep=keep or None, counts=seq in doomed))
+        keep = frozenset(needed[seq]) if seq in needed else None
+        if seq in doomed or keep != going[seq]:
+            edits.append(_Edit(seq, keep=keep, counts=seq in doomed))
     gone = {edit.seq for edit in edits if edit.versions is None and edit.keep is None}
     return Plan(head.next_seq, marks, tuple(edits), scan.last in gone) if edits else None
 

@@ -24,6 +24,7 @@ __all__ = [
     "entries_of",
     "find_head",
     "is_checkpoint",
+    "is_tip",
     "moved",
 ]
 
@@ -136,11 +137,16 @@ def moved(stream: Stream, marks: HeadRow, seq: int, thread_id: str) -> HeadRow |
             "finished; finish some of them, or prune the thread",
             thread_id=thread_id,
         )
-    tip = not any(
-        found is not None and found.parent == seq and found.branch == target.branch
-        for found in map(checkpoint_of, stream.ahead(seq + 1))
-    )
+    tip = is_tip(stream, seq, target.branch)
     return HeadRow((*kept, Move(head.next_seq, seq, tip)), marks.floor)
+
+
+def is_tip(stream: Stream, seq: int, branch: str) -> bool:
+    """Whether no checkpoint ever followed that one on its branch; of one that was removed a rest says so."""
+    return not any(
+        found is not None and found.parent == seq and found.branch == branch
+        for found in (record.checkpoint for record in stream.ahead(seq + 1))
+    )
 
 
 def _with_entries(stream: Stream, marks: HeadRow) -> list[Move]:

@@ -142,7 +142,7 @@ class Checkpointer(abc.ABC):
             thread_id: The thread.
             seq: The number of a checkpoint's record; None for the head.
             entries: With a `seq`: also the entries of the step that follows that checkpoint, as they
-                would be loaded if the head were moved there.
+                would be loaded if the head were moved there, and whether it is a tip, as it would be then.
 
         Returns:
             None if the thread, or that checkpoint of it, does not exist.
@@ -256,7 +256,8 @@ class Checkpointer(abc.ABC):
         open step. The next record still gets the next `seq` of all.
 
         If the checkpoint is not the last one of its branch, the image's `tip` is false: what goes on from
-        there begins a new branch, since step numbers are used once a branch.
+        there begins a new branch, since step numbers are used once a branch. It is not the last one either
+        if those that followed it were removed.
 
         Args:
             epoch: The epoch that `acquire` returned.

@@ -101,8 +101,8 @@ class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
         source: `"input"` for an admission, `"restart"` for one in place of an unfinished run, `"loop"` for a
             step, `"update"` for a caller's edit, `"fork"` for the first checkpoint of a branch that changes
             nothing, `"migrate"` where another version of the graph took the thread over, with what is pending
-            as entries of the same record; `"pruned"` for the rest of a checkpoint that was removed and whose
-            values others need (it is no checkpoint any more).
+            as entries of the same record; `"pruned"` for the rest of a checkpoint that was removed (it is
+            no checkpoint any more): values that others need, or only that it followed one that stays.
         branch: The branch's id. The first checkpoint of a fork has a new one, and an older `parent`.
         parent: The `seq` of the checkpoint before it, or -1. That one may have been pruned since.
         writes: Each channel that changed and its encoded value.

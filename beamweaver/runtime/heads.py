@@ -41,7 +41,7 @@ def move_head(hub: Hub, store: Checkpointer, epoch: int, row: ThreadRow, checkpo
     if head is not None and head.checkpoint.seq == seq:
         return True
     graph = hub.graph(row.graph)
-    tip = _is_tip(store, image)
+    tip = image.tip
     state = fold(image, ReadEnv(hub.codec, GraphCodec(hub.codec, graph), old=True), raw=not tip)
     status = parked_status(state, "cancelled")
     moved = msgspec.structs.replace(
@@ -53,20 +53,6 @@ def move_head(hub: Hub, store: Checkpointer, epoch: int, row: ThreadRow, checkpo
         runs=row.last_run,
     )
     return store.set_head(epoch, thread_id, seq, moved)
-
-
-def _is_tip(store: Checkpointer, image: ThreadImage) -> bool:
-    """Whether a checkpoint is the last one of its branch."""
-    mine = image.checkpoint.checkpoint
-    for other in store.history(image.row.thread_id, values=False):
-        if other.checkpoint.seq <= image.checkpoint.seq:
-            break
-        found = other.checkpoint.checkpoint
-        if found is None or mine is None:
-            continue
-        if found.parent == image.checkpoint.seq and found.branch == mine.branch:
-            return False
-    return True
 
 
 def _run_of(

@@ -190,6 +190,33 @@ class TestCleaningUp:
         assert app.get_state("t").interrupts
         assert app.resume("yes", thread_id="t").state["log"] == ["a", "yes", "b"]
 
+    @pytest.mark.parametrize("cleaned", ["deleted", "pruned"])
+    def test_an_end_that_was_gone_on_from_begins_a_branch_though_what_followed_is_gone(
+        self, store, cleaned
+    ):
+        """Else the tasks of two runs would have the same ids, and the same keys for the outside world."""
+        keys = []
+
+        def node(_state, ctx):
+            keys.append(ctx.idempotency_key)
+            return {"log": [ctx.run_id]}
+
+        with line("g", node=node).compile(checkpointer=store) as app:
+            app.invoke({}, thread_id="t", run_id="first")
+            (end,) = ids([app.get_state("t")])
+            app.invoke({}, thread_id="t", run_id="second")
+            app.invoke({}, thread_id="t", run_id="third", checkpoint_id=end)
+            (other,) = ids([app.get_state("t")])
+            if cleaned == "deleted":
+                assert app.delete_runs("t", ["second"]) == 2
+            else:
+                app.set_head("t", end)
+                assert app.prune(keep_last=1) == 3
+                app.set_head("t", other)
+            app.set_head("t", end)
+            assert app.invoke({}, thread_id="t").state["log"][0] == "first"
+            assert len(keys) == len(set(keys)) == 4
+
     def test_a_copy_has_all_branches_and_the_head(self, branched):
         app, old, question = branched
         app.copy_thread("t", "u")

@@ -105,6 +105,7 @@ def each_branch_keeps_its_own_open_step_when_the_head_goes_to_and_fro(place: Pla
     expect(_head(store), (5, [6, 8], 10, True), "the second branch")
     image = store.load("t", 2, entries=True)
     expect(image and [record.seq for record in image.entries], [3, 4, 7, 9], "the step of 2")
+    expect(image and image.tip, wanted=True, what="whether 2 is a tip")
 
 
 @check("forks")
@@ -113,6 +114,8 @@ def a_head_amid_a_branch_says_that_it_is_no_tip(place: Place) -> None:
     epoch = _forked(store)
     store.set_head(epoch, "t", 1)
     expect(_head(store), (1, [], 7, False), "the head")
+    image = store.load("t", 1, entries=True)
+    expect(image and image.tip, wanted=False, what="whether 1 is a tip")
     write(store, epoch, step("t", 7, parent=1, branch="d", writes={"g": b"g7"}))
     expect(_head(store), (7, [], 8, True), "the head of the new branch")
     expect(values(store, "t"), {"a": b"a1", "z": b"z0", "g": b"g7"})

@@ -145,6 +145,33 @@ def pruning_goes_on_while_the_thread_does(place: Place) -> None:
 
 
 @check("retention")
+def a_checkpoint_that_was_gone_on_from_is_no_tip_though_what_followed_is_removed(
+    place: Place,
+) -> None:
+    store = place.open()
+    epoch = begun(store)
+    names = {"a": (("run-1", 1),), "b": (("run-2", 2),)}
+    write(store, epoch, step("t", 0), step("t", 1, run_id="run-1", run_names=names["a"]))
+    write(store, epoch, step("t", 2, run_id="run-2", run_names=names["b"]))
+    write(store, epoch, step("t", 3, run_id="run-2"))
+    write(store, epoch, step("t", 4, parent=1, branch="c", thread=thread_row("t", run=3)))
+    expect(store.delete_runs(epoch, "t", ["run-2"]), 2, "the number that went")
+    expect(seqs(store, "t"), [4, 1, 0], "the history")
+    store = place.reopened(store)
+    for seq, wanted in ((1, False), (4, True)):
+        image = store.load("t", seq, entries=True)
+        expect(image and image.tip, wanted, f"whether {seq} is a tip")
+    epoch = store.acquire()
+    store.set_head(epoch, "t", 1)
+    expect(sum(store.prune(epoch, keep_last=0)), 2, "the number that went then")
+    store = place.reopened(store)
+    image = store.load("t")
+    expect(image and (image.checkpoint.seq, image.tip), (1, False), "the head")
+    raw = store.load("t", 1, entries=True)
+    expect(raw and raw.tip, wanted=False, what="whether it is a tip")
+
+
+@check("retention")
 def the_runs_of_a_thread_are_deleted_by_any_of_their_names(place: Place) -> None:
     store = place.open()
     epoch = begun(store)
