@@ -98,15 +98,15 @@ class Bodies:
         key = (ctx.thread_id, ctx.task_id)
         if key not in self.hung and not self._is_deep():
             self.hung.add(key)
-            self.world.process.system.future().get()
+            self.world.living.system.future().get()
             self.wrong.append(f"an attempt of {ctx.node} that hangs went on")
 
     def _is_deep(self) -> bool:
         """Whether so many nodes wait on this stack that no more should."""
-        return self.world.process.scheduler.depth > _DEEP
+        return self.world.living.scheduler.depth > _DEEP
 
     def _lives(self, ctx: Any) -> bool:
-        process = self.world.process
+        process = self.world.living
         return ctx.belongs_to(process.hub) and not process.ends.dying
 
     def first(self, ctx: Any) -> bool:
@@ -218,7 +218,7 @@ class Checkers:
         """What hears the events of one process."""
 
         def hear(event: Any) -> None:
-            current = process is self.world.process and not process.ends.dying
+            current = process is self.world.living and not process.ends.dying
             self.world.trace.note(process, event)
             if type(event) is StepCommitted:
                 self.steps += 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import beamweaver
+from beamweaver import Runtime
 from tests.simulation.config import KINDS, Config
 from tests.simulation.faults import POINTS
 from tests.simulation.totals import Totals
@@ -34,6 +35,30 @@ def test_so_it_does_within_the_promise_of_each_durability(seed, mode):
 def test_so_it_does_for_many_more_seeds(block):
     for seed in range(1_000 + block * BLOCK, 1_000 + (block + 1) * BLOCK):
         simulate(seed)
+
+
+def test_what_a_process_does_before_its_start_returns_counts_too(monkeypatch):
+    start = Runtime.start
+
+    def slow_start(runtime):
+        world = runtime.process.world
+        start(runtime)
+        for _turn in range(60):
+            runtime.process.scheduler.step()
+        world.note("started")
+
+    monkeypatch.setattr(Runtime, "start", slow_start)
+    world = World(Config.drawn(302), keep=True)
+    world.run()
+    world.close()
+    started, heard = set(), set()
+    for line in world.trace.lines:
+        process = line.split()[0]
+        if line.endswith(" started"):
+            started.add(process)
+        elif "TaskStarted(" in line and process not in started:
+            heard.add(process)
+    assert heard, "no process began a task before its start returned"
 
 
 @pytest.mark.parametrize("seed", range(100, 106))

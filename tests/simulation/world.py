@@ -82,6 +82,18 @@ class _Scheduler(DeterministicScheduler):
         return stepped
 
 
+class _Runtime(Runtime):
+    """A runtime whose process hears its events from the first one on."""
+
+    process: Process
+
+    def _new_core(self, last: bool) -> Any:
+        core = super()._new_core(last)
+        self.process.core, self.process.hub = core, core.hub
+        core.hub.subscribe(self.process.world.checkers.listener(self.process))
+        return core
+
+
 class Process:
     """One process: a scheduler, a runtime, and the disk as it has it open."""
 
@@ -97,7 +109,7 @@ class Process:
         self.system = ActorSystem(self.scheduler, clock=self.clock, on_event=lambda _event: None)
         self.store = SimCheckpointer(world.disk, self.ends, self.clock, sync=config.sync)
         self.left = OLD_TURNS
-        self.runtime = Runtime(
+        self.runtime = _Runtime(
             self.store,
             graphs=[world.app],
             limits=Limits(
@@ -109,10 +121,9 @@ class Process:
             seed=config.seed,
             fault=world.faults.at_point,
         )
+        self.runtime.process = self
+        world.begins = self
         self.runtime.start()
-        self.core = self.runtime._core
-        self.hub = self.core.hub
-        self.runtime.subscribe(world.checkers.listener(self))
 
     @property
     def over(self) -> bool:
@@ -169,6 +180,8 @@ class World:
         self.lives = 0
         self.turns = 0
         self.process: Process | None = None
+        self.begins: Process | None = None
+        """The process that takes the store just now; it may do some work in the meantime."""
         self._begin(1_700_000_000.0, force=False)
 
     # Processes ----------------------------------------------------------------------------------
@@ -179,9 +192,16 @@ class World:
         return self.process is None or self.process.ends.dying
 
     @property
+    def living(self) -> Process:
+        """The process that does the work: the one that begins, if one does."""
+        living = self.begins or self.process
+        assert living is not None, "no process began yet"
+        return living
+
+    @property
     def now(self) -> float:
         """Seconds since the epoch, as if nobody had set the clock since the process began."""
-        return self.process.clock.steady() if self.process is not None else 0.0
+        return self.living.clock.steady()
 
     @property
     def steps_clock(self) -> bool:
@@ -190,7 +210,7 @@ class World:
 
     def note(self, what: str) -> None:
         """A line of the trace."""
-        self.trace.note(self.process, what)
+        self.trace.note(self.begins or self.process, what)
 
     def _begin(self, now: float, *, force: bool) -> None:
         began = None
@@ -202,7 +222,11 @@ class World:
             except (BeamWeaverError, ProcessDied) as error:
                 # it died, or was told of a fault, in its first moments
                 self.note(f"process {self.lives} did not begin: {type(error).__name__}")
+                if self.begins is not None:
+                    now = self.begins.clock.time()
                 force = True
+            finally:
+                self.begins = None
         self.process = began
 
     def die(self, *, cut: bool = False) -> None:
