@@ -9,6 +9,7 @@ import pytest
 
 import beamweaver
 from beamweaver import Runtime
+from beamweaver.errors import StoreBroken
 from tests.simulation.config import KINDS, Config
 from tests.simulation.faults import POINTS
 from tests.simulation.totals import Totals
@@ -59,6 +60,25 @@ def test_what_a_process_does_before_its_start_returns_counts_too(monkeypatch):
         elif "TaskStarted(" in line and process not in started:
             heard.add(process)
     assert heard, "no process began a task before its start returned"
+
+
+def test_a_process_that_has_to_end_when_all_is_done_is_followed_by_another():
+    world = World(Config.drawn(3))
+    calm, ends = world.faults.calm, []
+
+    def calm_and_broken():
+        calm()
+        if not ends:
+            ends.append(world.process)
+            world.process.hub.fatal = StoreBroken("the last sync failed")
+
+    world.faults.calm = calm_and_broken
+    try:
+        world.run()
+        assert ends[0].over
+        assert not world.process.over
+    finally:
+        world.close()
 
 
 @pytest.mark.parametrize("seed", range(100, 106))

@@ -342,7 +342,11 @@ class World:
 
     def _settle(self) -> None:
         turns = 0
-        while len(self.process.core.hub.waiters) or self._unfinished():
+        while True:
+            if self.process.over or self.process.hub.fatal is not None:
+                self.die()  # it had to end when the last client had all that it wanted
+            if not len(self.process.hub.waiters) and not self._unfinished():
+                break
             turns += 1
             busy = turns < PATIENCE_TURNS and self.process.turn()
             assert busy, f"{self.config.seed=}: calls without an answer; {self.describe()}"
