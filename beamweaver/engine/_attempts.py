@@ -387,11 +387,12 @@ class Attempts(Handling):
 
     def wake_saved(self) -> None:
         """The due times and notes in the commit that was acknowledged are durable."""
+        if not (self.dozing or self.sleeping):
+            self._effects += [each for each in self._saving if type(each) is Noted]
+            return
         for each in self._saving:
-            if type(each) is Noted:
-                self._effects.append(each)
-            elif type(each) is not Task:
-                continue
+            if type(each) is not Task:
+                self._effects += [each] if type(each) is Noted else []
             elif self.dozing.get(each.position) is each:
                 self._wake_when_due(each)  # from now on it counts
             elif self.sleeping.get(each.position) is each:

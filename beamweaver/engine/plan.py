@@ -83,10 +83,13 @@ def exits_of(graph: CompiledGraph, step: OpenStep) -> list[Exit]:
     """The finished tasks whose next nodes are chosen, in task order. A goto chose already."""
     if not graph.routed:
         return []
+    branches, guards = graph.branches, graph.guards
     exits = [
-        Exit(task, graph.branches.get(task.node, ()), graph.guards.get(task.node, ()))
+        Exit(task, branches.get(task.node, ()), guards.get(task.node, ()))
         for task in step.tasks
-        if task.result is not None and task.result.goto is None
+        if (task.node in branches or task.node in guards)
+        and task.result is not None
+        and task.result.goto is None
     ]
     return [each for each in exits if each.branches or each.guards]
 

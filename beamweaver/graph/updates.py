@@ -375,7 +375,7 @@ class _Collector:
 def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) -> Send:
     if not isinstance(send.node, str) or send.node not in graph.nodes:
         raise _unknown(graph, f"{who} made a Send to", node, send.node)
-    if not isinstance(send.update, Mapping):
+    if type(send.update) is not dict and not isinstance(send.update, Mapping):
         raise InvalidUpdate(
             f"{who} made Send({send.node!r}, {shown(send.update)}); give a dict "
             f"such as {_example(graph)}",
