@@ -162,6 +162,8 @@ class Client:
             if type(outcome) is Completed and start.run_id in self._names(outcome):
                 return
             self._look_for_kept()
+            if type(outcome) is Completed and self._went_by(start):
+                return
             message = self._next(outcome, start)
 
     def _again(self, start: Invoke) -> Any:
@@ -178,6 +180,13 @@ class Client:
         for label in self.kept:
             if label not in waits and label not in log:
                 self.world.checkers.wrong.append(f"the message {label!r}, which was kept, is lost")
+
+    def _went_by(self, start: Invoke) -> bool:
+        """Whether the run of a kept input ended unseen: an amendment that came too late began another one."""
+        if start.run_id not in self.kept or start.run_id in self._inbox():
+            return False
+        state = self.world.process.runtime.get_state(self.thread_id)
+        return state is not None and state.status == "complete"
 
     def _names(self, outcome: Any) -> tuple[str, ...]:
         """The names of the run that an outcome is of."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import beamweaver
-from beamweaver import Runtime
+from beamweaver import Invoke, Runtime
 from beamweaver.errors import StoreBroken
 from tests.simulation.config import KINDS, Config
 from tests.simulation.faults import POINTS
@@ -77,6 +77,19 @@ def test_a_process_that_has_to_end_when_all_is_done_is_followed_by_another():
         world.run()
         assert ends[0].over
         assert not world.process.over
+    finally:
+        world.close()
+
+
+def test_a_kept_input_whose_run_ended_before_its_client_looked_is_not_waited_for():
+    world = World(Config.drawn(3))
+    try:
+        world.run()
+        client = world.clients["t0"]
+        first = Invoke({}, run_id=client.labels[0])
+        assert not client._went_by(first)  # it may be called again, by its name
+        client.kept = [str(first.run_id)]
+        assert client._went_by(first)
     finally:
         world.close()
 
