@@ -39,8 +39,11 @@ def main(arguments: list[str]) -> int:
     paths: list[str] = msgspec.json.decode(options.files.read_bytes(), type=list[str])
     builder = declare(Graph(FileState, name="index-file"), options.root, ledger)
     app = builder.compile(checkpointer=LMDBCheckpointer(options.store))
-    with Runtime(app.checkpointer, graphs=[app]) as runtime:
-        runtime.subscribe(lambda event: _forward(event, tell))
+    runtime = Runtime(app.checkpointer, graphs=[app])
+    runtime.subscribe(
+        lambda event: _forward(event, tell)
+    )  # Recovery begins before the start returns
+    with runtime:
         tell(Ready())
         entries = _run(runtime, app, paths)
     ledger.close()

@@ -139,6 +139,8 @@ class Runtime(KeptThreads):
         self._takeover = takeover
         self._loop: asyncio.AbstractEventLoop | None = None
         self._core: Core | None = None
+        self._early: list[Callable[[Event], None]] = []
+        """Who listens from the first event on."""
         self._options: dict[str, Any] = {
             "limits": limits,
             "max_workers": max_workers,
@@ -177,6 +179,7 @@ class Runtime(KeptThreads):
         core = Client(self._store, **self._options)
         core.start()
         self._core = core
+        core.hub.listeners += self._early
         places.enter_client(core)
         for graph in self._graphs:
             core.hub.register(graph)
@@ -187,6 +190,7 @@ class Runtime(KeptThreads):
         if self._loop is not None:
             core.hub.user_loop = self._loop
         self._core = core
+        core.hub.listeners += self._early
         core.hub.contexts.update(self._contexts)
         for graph in self._graphs:
             core.hub.register(graph)
@@ -348,10 +352,30 @@ class Runtime(KeptThreads):
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event, on the worker where it happens; it must be quick.
 
+        Before the start it hears all from the first event on: what Recovery takes up begins at once, before
+        the start returns.
+
         Returns:
             A function that ends the subscription.
+
+        Example:
+            >>> from beamweaver.checkpoint import MemoryCheckpointer
+            >>> runtime, heard = Runtime(MemoryCheckpointer()), []
+            >>> stop = runtime.subscribe(heard.append)
+            >>> with runtime:
+            ...     pass
         """
-        return self._running().hub.subscribe(listener)
+        if self._core is not None:
+            return self._running().hub.subscribe(listener)
+        self._early.append(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._early:
+                self._early.remove(listener)
+            if self._core is not None and listener in self._core.hub.listeners:
+                self._core.hub.listeners.remove(listener)
+
+        return unsubscribe
 
     def drain(self, timeout: float = 30.0) -> bool:
         """End quietly: no new calls are taken, running nodes may end within `timeout` seconds.

@@ -159,7 +159,7 @@ class _Timers:
 
     def hear(self, event: Any) -> None:
         kind = type(event)
-        if kind is RunEnded and event.status != "drained":
+        if kind is RunEnded and event.status not in {"drained", "sleeping"}:  # else it goes on
             for known in (self.due, self.failed):
                 for key in [key for key in known if key[0] == event.thread_id]:
                     del known[key]
