@@ -25,13 +25,17 @@ sys.exit(0 if cost < 0.25 else f"{cost:.3f} s")
 
 
 @pytest.mark.slow
-def test_an_import_costs_less_than_a_quarter_second_and_prints_nothing():
+def test_an_import_costs_less_than_a_quarter_second_and_prints_nothing(tmp_path):
     folder = Path(beamweaver.__file__).parents[1]
     command = [sys.executable, "-W", "error", "-c", CHILD]
     if os.getloadavg()[0] > (os.cpu_count() or 1):
         pytest.skip("the machine is overloaded, and its CPU seconds are longer than they should be")
-    for _ in range(4):  # the first may compile
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    for _ in range(4):  # the first compiles
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
         if done.returncode == 0:
             break
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -9,6 +9,7 @@ from beamweaver.events import (
     AttemptFailed,
     RunEnded,
     StepCommitted,
+    StoreTrouble,
     TaskAcknowledged,
     TaskStarted,
     ThreadQuarantined,
@@ -211,6 +212,8 @@ class Checkers:
         self.bodies = Bodies(world, self.wrong)
         self.reruns = _Reruns(self.wrong)
         self.timers = _Timers(world, self.wrong)
+        self.troubled: set[tuple[Process, str]] = set()
+        """Threads of which the store refused something, even that they are drained."""
         self.steps = 0
         self.edits = 0
 
@@ -222,6 +225,8 @@ class Checkers:
             self.world.trace.note(process, event)
             if type(event) is StepCommitted:
                 self.steps += 1
+            elif type(event) is StoreTrouble:
+                self.troubled.add((process, event.thread_id))
             self.reruns.hear(event, current=current)
             if current:
                 self.timers.hear(event)
@@ -250,7 +255,8 @@ class Checkers:
         for thread_id in self.world.threads if waiting else ():
             image = process.store.load(thread_id)
             run, status = (None, None) if image is None else (image.row.run, image.row.status)
-            if run and process.hub.epoch in (run.claimed_epoch, run.taken_up_epoch):
+            heard = (process, thread_id) not in self.troubled
+            if run and heard and process.hub.epoch in (run.claimed_epoch, run.taken_up_epoch):
                 assert status not in ("accepted", "running"), f"{where}: {thread_id} {status}"
 
     def check_end(self) -> None:
