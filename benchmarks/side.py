@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from benchmarks.comparison import Facts, Json, Open, Options, Workload
 
-__all__ = ["LoadedSide", "PeerMissingError", "load", "versions"]
+__all__ = ["LoadedSide", "PeerMissingError", "load", "serve", "versions"]
 
 
 class PeerMissingError(Exception):
@@ -101,7 +101,9 @@ def load(
     return LoadedSide(workload, stack, facts, freeze=freeze)
 
 
-def _serve(replies: IO[str], request: Facts) -> None:
+def serve(replies: IO[str], request: Facts) -> None:
+    """Serve a parent as the side that it asks for, until it says `end`."""
+
     def reply(message: Facts) -> None:
         replies.write(json.dumps(message) + "\n")
         replies.flush()
@@ -130,4 +132,5 @@ if __name__ == "__main__":
     # What a library prints must not mix with the replies, so they go over a copy of the descriptor.
     with os.fdopen(os.dup(1), "w") as _replies:
         os.dup2(2, 1)
-        _serve(_replies, json.loads(sys.argv[1]))
+        # By its own name, as sides import it: what they raise is not of the class in `__main__`.
+        importlib.import_module("benchmarks.side").serve(_replies, json.loads(sys.argv[1]))

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.comparison import Comparison, Side, Workload
+from benchmarks.side import PeerMissingError
 
 HERE = "tests.benchmarks.sides"
 
@@ -42,6 +43,12 @@ def dying(facts, folder, *, answer):
 @contextmanager
 def hanging(facts, folder, *, answer):
     yield Workload(threading.Event().wait, 1)
+
+
+@contextmanager
+def absent(facts, folder, *, answer):
+    raise PeerMissingError("a program")
+    yield
 
 
 def side(function="answering", needs=(), **options):

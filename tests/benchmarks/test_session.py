@@ -54,3 +54,8 @@ def test_a_side_that_hangs_is_given_up_after_its_timeout(opened):
 def test_a_distribution_that_is_not_installed_is_named(opened):
     with pytest.raises(PeerMissingError, match="no-such-distribution"):
         opened(needs=["no-such-distribution-for-a-test"]).warm_up()
+
+
+def test_a_program_that_a_side_misses_is_named(opened):
+    with pytest.raises(PeerMissingError, match="a program"):
+        opened("absent").warm_up()
