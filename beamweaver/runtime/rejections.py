@@ -25,7 +25,10 @@ def read_rejected(store: Checkpointer, thread_id: str, limits: Limits) -> tuple[
     """What a thread could not take, the oldest first; of a thread that does not exist, what other processes
     sent to it.
     """
-    rows = [*rejected_rows(store, thread_id), *_refused(store, thread_id, limits)]
+    refused = list(_refused(store, thread_id, limits))  # first: it may be the thread's next
+    kept = rejected_rows(store, thread_id)
+    known = {row.id for row in kept}
+    rows = [*kept, *(row for row in refused if row.id not in known)]
     return tuple(
         Rejected(
             id=row.id,
