@@ -27,14 +27,11 @@ _NO_DELTAS: Final[dict[str, DeltaRow]] = {}
 class Line(Steps):
     """The side of a machine that goes along lines of nodes."""
 
-    lines = True
-    """Whether it does; to be switched off by a test that compares."""
-
     def take_graph(self, graph: CompiledGraph) -> None:
         """Run this graph."""
         super().take_graph(graph)
         more = graph.routed or graph.has_deferred or graph.clearing or graph.unstored
-        self._lined = self.lines and graph.plain and not more
+        self._lined = graph.plain and not more
 
     def _finish_step(self) -> None:
         if not self._lined or self.family or not self._go_along():

@@ -147,7 +147,7 @@ class Spool:
                 temporary.rename(folder / name)
         except FileNotFoundError:
             return False
-        except BaseException:
+        except BaseException:  # whatever ends it, no half-written file is left
             temporary.unlink(missing_ok=True)
             raise
         self._reached("send.renamed")
