@@ -302,6 +302,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         namespace: The nodes around it, the outermost first: those that are graphs.
         subgraph: How the graph stands that the node is, where `get_state(subgraphs=True)` was asked and it
             has begun.
+        calls: The same of the graphs that its function calls, those that have begun and not ended.
     """
 
     id: str
@@ -313,6 +314,7 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     due: dt.datetime | None = None
     namespace: tuple[str, ...] = ()
     subgraph: ThreadState | None = None
+    calls: tuple[ThreadState, ...] = ()
 
 
 class ThreadState(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from beamweaver.engine.merge import Merged, merge
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import edited_row, task_rows
 from beamweaver.engine.state import OpenStep, Result, Task
+from beamweaver.engine.unread import read
 from beamweaver.errors import InvalidCall
 from beamweaver.graph._text import listed, nearest
 from beamweaver.types import END, START
@@ -42,9 +43,7 @@ def inner_edit(draft: RunState, edit: Edit, env: Env, find: FindTask) -> Inner:
         InvalidCall: No such graph has begun, or the edit cannot be made there.
         InvalidUpdate, ReducerFailed: The step does not merge with it.
     """
-    path = _path(draft, edit.namespace)
-    for _task, state in path:
-        env = env.inside(state.graph)
+    path, env = _path(draft, edit, env)
     task, state = path[-1]
     entry = _record(task, state, _change(state, edit, env, find), env)
     for task, state in path[-2::-1]:
@@ -52,16 +51,17 @@ def inner_edit(draft: RunState, edit: Edit, env: Env, find: FindTask) -> Inner:
     return entry
 
 
-def _path(draft: RunState, namespace: tuple[str, ...]) -> list[tuple[Task, InnerState]]:
+def _path(draft: RunState, edit: Edit, env: Env) -> tuple[list[tuple[Task, InnerState]], Env]:
+    """The tasks and graphs that lead to the one that is edited, and the env of that one."""
     found: list[tuple[Task, InnerState]] = []
-    state = draft
-    for name in namespace:
+    state, namespace = draft, edit.namespace
+    for name, graph in zip(namespace, edit.graphs, strict=True):
         begun = [
             (task, inner)
             for task in state.step.tasks
             if task.result is None
             for inner in (task.inner or {}).values()
-            if inner.names[-1] == name and not inner.unread
+            if inner.names[-1] == name
         ]
         if not begun:
             raise InvalidCall(
@@ -71,8 +71,10 @@ def _path(draft: RunState, namespace: tuple[str, ...]) -> list[tuple[Task, Inner
                 thread_id=draft.thread_id,
             )
         found.append(begun[0])
-        state = begun[0][1]
-    return found
+        state, env = begun[0][1], env.inside(graph)
+        if begun[0][1].unread:
+            read(begun[0][1], graph, env)
+    return found, env
 
 
 _Change: TypeAlias = "tuple[Checkpoint | None, tuple[Edited | Inner, ...]]"

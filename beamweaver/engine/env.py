@@ -42,6 +42,12 @@ class Env(Decoder, Protocol):
     def inside(self, graph: CompiledGraph) -> Env:
         """The env of a graph that runs inside of a task."""
 
+    def called(self, node: str, key: str) -> tuple[CompiledGraph, Any]:
+        """The graph that a function of a node calls under a key, and what reads its values in folding.
+
+        Where it is not known before the function calls it again, that is an `Unread`.
+        """
+
     def now_us(self) -> int:
         """UTC in microseconds."""
 

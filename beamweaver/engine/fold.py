@@ -166,9 +166,13 @@ def _apply_inner(state: RunState, entry: Inner, env: Env) -> None:
     """Fold a record of the graph inside of a task."""
     task = state.step.tasks[entry.task]
     known = (task.inner or {}).get(entry.key)
-    if entry.key or isinstance(env, Unread):
-        within: Any = env if isinstance(env, Unread) else Unread(env)
-        graph = env.graph  # which graph it is is known when it is called again
+    within: Any
+    if isinstance(env, Unread):
+        graph, within = env.graph, env
+    elif known is not None and not known.unread:
+        graph, within = known.graph, env.inside(known.graph)
+    elif entry.key:
+        graph, within = env.called(task.node, entry.key)
     else:
         node = env.graph.nodes.get(task.node)
         if node is None or node.subgraph is None:

@@ -14,6 +14,7 @@ __all__ = [
     "idempotency_key",
     "inner_key",
     "interrupt_id",
+    "name_in",
     "parse_checkpoint_id",
     "task_id",
 ]
@@ -65,6 +66,17 @@ def call_ordinal(number: int | None) -> int:
         number: How many calls of the same graph ended well before it; None if it has a key.
     """
     return _KEYED_CALL if number is None else _KEYED_CALL - 1 - number
+
+
+def name_in(key: str) -> str:
+    """The name of the called graph that a key of `inner_key` tells from others.
+
+    Example:
+        >>> [name_in(key) for key in ("child", "child|2", "child:a", "|handler:child:a")]
+        ['child', 'child', 'child', 'child']
+    """
+    rest = key.partition(":")[2] if key.startswith("|") else key
+    return rest.partition(":")[0].partition("|")[0]
 
 
 def inner_key(name: str, ordinal: int, key: str | None) -> str:

@@ -85,12 +85,14 @@ class Amendment(Result, eq=False):
 class Edit(msgspec.Struct, eq=False):
     """One update by a caller: as which node (or task, by its id), None if it is to be found out, and what.
 
-    `namespace` is the path to the graph inside of a task that it is of, if it is of one.
+    `namespace` is the path to the graph inside of a task that it is of, if it is of one; `graphs` are those
+    on the path.
     """
 
     as_node: str | None
     prepared: Prepared
     namespace: tuple[str, ...] = ()
+    graphs: tuple[CompiledGraph, ...] = ()
 
 
 class Question:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.state import InnerState, Planned, Result, Task, Write
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["Unread", "read"]
+__all__ = ["AsPlainData", "Unread", "read"]
 
 
 class Unread:
@@ -27,13 +27,25 @@ class Unread:
         self.around: Any = self
         self.decode_any = env.decode_any
 
-    def decode(self, _channel: str, data: bytes) -> bytes:
+    def decode(self, _channel: str, data: bytes) -> Any:
         """The value as it is stored."""
         return data
 
-    def decode_sent(self, _node: str, _key: str, data: bytes) -> bytes:
+    def decode_sent(self, _node: str, _key: str, data: bytes) -> Any:
         """The value as it is stored."""
         return data
+
+
+class AsPlainData(Unread):
+    """The same for those who only look: values are plain data."""
+
+    def decode(self, _channel: str, data: bytes) -> Any:
+        """The value, of no type that a graph declares."""
+        return self.decode_any(data)
+
+    def decode_sent(self, _node: str, _key: str, data: bytes) -> Any:
+        """The value, of no type that a graph declares."""
+        return self.decode_any(data)
 
 
 def read(state: InnerState, graph: CompiledGraph, env: Env) -> None:

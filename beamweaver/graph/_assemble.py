@@ -153,6 +153,7 @@ def _nodes(declared: Declared) -> dict[str, NodeSpec]:
             subgraph=node.subgraph,
             persistent=node.persistent,
             key=node.key,
+            calls=node.calls,
             metadata=node.metadata,
             destinations=node.destinations,
             place=node.place,

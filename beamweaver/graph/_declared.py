@@ -37,6 +37,7 @@ class DeclaredNode(msgspec.Struct, frozen=True, kw_only=True):
     subgraph: CompiledGraph | None = None
     persistent: bool = False
     key: str | Callable[[Any], object] | None = None
+    calls: tuple[CompiledGraph, ...] = ()
     isolation: str | None = None
     cache: Any = None
 

@@ -10,14 +10,14 @@ from msgspec import UNSET
 
 from beamweaver.errors import InvalidGraph
 from beamweaver.graph import _arguments as arguments
-from beamweaver.graph._text import place
+from beamweaver.graph._text import place, shown
+from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.graph.schema import SchemaFault, channels_of
 from beamweaver.graph.shapes import shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from beamweaver.graph.compiled import CompiledGraph
 
 __all__ = ["default_options", "node_options", "runs_as_subgraph", "subgraph_fault"]
 
@@ -54,10 +54,35 @@ def node_options(given: Mapping[str, Any], what: str) -> dict[str, Any]:
         "defer": arguments.flag(given.get("defer", False), "defer", what),
         "persistent": arguments.flag(given.get("persistent", False), "persistent", what),
         "key": given.get("key"),
+        "calls": _calls(given.get("calls", ()), what),
         "isolation": arguments.isolation_option(given.get("isolation"), what),
         "shape": shape,
         "inputs": inputs,
     }
+
+
+def _calls(given: Any, what: str) -> tuple[CompiledGraph, ...]:
+    """The graphs that a function is said to call.
+
+    Raises:
+        InvalidGraph: One is none, is kept by itself, or has the name of another one.
+    """
+    fault = None
+    graphs = tuple(given) if isinstance(given, (list, tuple)) else ()
+    unfit = next((graph for graph in graphs if not isinstance(graph, CompiledGraph)), None)
+    if not isinstance(given, (list, tuple)) or unfit is not None:
+        one = given if unfit is None else unfit
+        fault = f"calls names {shown(one)}; give a list of compiled graphs: [Graph(…).compile()]"
+    elif len({graph.name for graph in graphs}) < len(graphs):
+        names = sorted(graph.name for graph in graphs)
+        fault = f"two of the graphs in calls have one name ({', '.join(names)}); give each its own"
+    else:
+        kept = next((graph.name for graph in graphs if graph.checkpointer is not None), None)
+        if kept is not None:
+            fault = f"calls names graph {kept!r}, which has a checkpointer: compile it without one"
+    if fault is not None:
+        raise InvalidGraph(f"{what}: {fault}", faults=(fault,))
+    return graphs
 
 
 def subgraph_fault(graph: CompiledGraph | None, options: Mapping[str, Any]) -> str | None:
@@ -69,6 +94,8 @@ def subgraph_fault(graph: CompiledGraph | None, options: Mapping[str, Any]) -> s
         return f"key is {key!r}; give the name of a key of the state, or a function of the state"
     if iscoroutinefunction(key):
         return f"key is {key!r}, which is async; give a sync, quick function of the state"
+    if graph is not None and options["calls"]:
+        return "calls= names what a function calls, and a graph as a node has nodes of its own; leave it out"
     if graph is None:
         return (
             "persistent=True is for a compiled graph as a node; leave it out"

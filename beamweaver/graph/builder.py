@@ -150,7 +150,7 @@ class Graph:
             fn: A function of `(state)`, or also of a parameter named `ctx` or annotated `Context`; or a
                 compiled graph, which runs inside of this one on the keys that both have.
             **options: `retries`, `retry`, `timeout`, `error_handler`, `metadata`, `destinations`, `defer`,
-                `input_schema`, `persistent`, `key`: see `beamweaver.graph.NodeOptions`.
+                `input_schema`, `persistent`, `key`, `calls`: see `beamweaver.graph.NodeOptions`.
 
         Returns:
             The builder; as a decorator, the function.

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from msgspec import UnsetType
 
+    from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.graph.migrations import Migration
     from beamweaver.graph.specs import FailurePolicy
     from beamweaver.types import Duration, RetryPolicy, TimeoutPolicy
@@ -48,6 +49,8 @@ class NodeOptions(NodeDefaults, total=False):
         persistent: Whether a subgraph keeps its state over runs.
         key: Which of several states a persistent subgraph goes on with: the name of a key of the state, or a
             sync, quick function of the state that the task sees. It gives a text or an int.
+        calls: The compiled graphs that its function calls by `ctx.call`, so that they can be read and edited
+            by namespace also by a process in which they were not called yet.
         isolation: Not supported yet.
     """
 
@@ -57,6 +60,7 @@ class NodeOptions(NodeDefaults, total=False):
     input_schema: Any
     persistent: bool
     key: str | Callable[[Any], str | int] | None
+    calls: Sequence[CompiledGraph]
     isolation: str | None
 
 

@@ -64,6 +64,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
         subgraph: The graph that it is, or None for a function.
         persistent: Whether a subgraph keeps its state over runs.
         key: What tells its states apart: a key of the state, or a function of it.
+        calls: The graphs that its function is said to call.
     """
 
     name: str
@@ -84,6 +85,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True, dict=False):
     persistent: bool = False
     key: str | Callable[[Any], object] | None = None
     idle: float | None = None
+    calls: tuple[CompiledGraph, ...] = ()
 
     @property
     def wants_ctx(self) -> bool:

@@ -242,9 +242,11 @@ class App(CompiledGraph, KeptThreads):
         Args:
             thread_id: The thread.
             checkpoint_id: A checkpoint of it, raw; the head if None, with what is finished applied.
-            subgraphs: Whether each task shows in `subgraph` how the graph stands that its node is.
+            subgraphs: Whether each task shows in `subgraph` how the graph stands that its node is, and in
+                `calls` those that its function calls.
             namespace: The nodes that lead to a graph inside of this one, the outermost first: its state in
-                place of the thread's. None if it has not begun in the open step and kept nothing.
+                place of the thread's. None if it has not begun in the open step and kept nothing. A call of
+                a graph is named as in the `namespace` of its questions.
             config: LangGraph's form of thread and checkpoint, as in `ThreadState.parent_config`.
         """
         given, checkpoint_id = place_of(thread_id, config, checkpoint_id)

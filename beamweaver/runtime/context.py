@@ -364,7 +364,7 @@ class Context:
         parked, and the node runs again from its top; so what goes before the call belongs in `ctx.step`.
 
         Args:
-            graph: A compiled graph without a checkpointer of its own.
+            graph: A compiled graph without a checkpointer; `add_node(calls=)` makes it known to others.
             input: An update, as for `invoke`. It must follow from the state.
             key: Tells calls of one graph apart where their order is not always the same, and where two run
                 at once. Without it a call is known by how many of that graph ended well before it.

@@ -6,6 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from beamweaver.engine.merge import UNSTORED
+from beamweaver.engine.unread import Unread
 from beamweaver.runtime.whose import WHOSE
 
 if TYPE_CHECKING:
@@ -155,6 +156,10 @@ class ThreadEnv:
         return ThreadEnv(
             self._hub, self._hub.codec_of(graph), self._thread_id, self.incarnation, self
         )
+
+    def called(self, _node: str, _key: str) -> tuple[CompiledGraph, Unread]:
+        """Which graph it is is known when its function calls it again."""
+        return self.graph, Unread(self)
 
     def now_us(self) -> int:
         """UTC in microseconds."""

@@ -70,9 +70,9 @@ def _steps(
         if image is None:
             continue  # it was removed meanwhile
         try:
-            yield from _inside(image, ReadEnv(codec, plans), names)
+            yield from _inside(image, ReadEnv(codec, plans, deep=True), names)
         except DeserializationError:  # it is of an older version: plain data is shown
-            yield from _inside(image, ReadEnv(codec, plans, old=True), names)
+            yield from _inside(image, ReadEnv(codec, plans, old=True, deep=True), names)
 
 
 def _inside(image: ThreadImage, env: ReadEnv, names: tuple[str, ...]) -> list[ThreadState]:

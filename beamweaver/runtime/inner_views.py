@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from beamweaver.engine.ids import name_in
 from beamweaver.engine.kept import place_at, unpacked
 from beamweaver.engine.state import InnerState
-from beamweaver.runtime.namespaces import graph_at
+from beamweaver.runtime.namespaces import graphs_at
 from beamweaver.runtime.reading import values_and_fault, view_of_task, waiting_nodes
 from beamweaver.types import START
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from beamweaver.types import TaskView, ThreadState
 
 __all__ = ["inner_at", "with_subgraphs"]
+
+_UNKNOWN: Final = (
+    "which graph it is that the function calls is not known here, so the values are plain data, as its last "
+    "step left them; say it at the node: add_node(…, calls=[graph])"
+)
 
 
 def inner_at(
@@ -38,8 +44,8 @@ def inner_at(
     data = (state.kept or {}).get(place_at(namespace)) if kept else None
     if data is None:
         return None
-    for depth in range(len(namespace)):
-        env = env.inside(graph_at(env.graph, namespace[depth : depth + 1]))
+    for graph in graphs_at(env.graph, namespace):
+        env = env.inside(graph)
     return msgspec.structs.replace(
         outer,
         values=env.graph.shape.make(unpacked(data, env)),
@@ -55,20 +61,21 @@ def _find(state: RunState, namespace: tuple[str, ...]) -> InnerState | None:
     if not namespace:
         return state if isinstance(state, InnerState) else None
     for task in state.step.tasks:
-        inner = (task.inner or {}).get("")
-        if inner is not None and inner.names[-1] != namespace[0]:
-            inner = None
-        found = None if inner is None else _find(inner, namespace[1:])
-        if found is not None:
-            return found
+        for inner in (task.inner or {}).values():
+            found = _find(inner, namespace[1:]) if inner.names[-1] == namespace[0] else None
+            if found is not None:
+                return found
     return None
 
 
 def _inner_state(outer: ThreadState, state: InnerState) -> ThreadState:
-    values, merge_error = values_and_fault(state.graph, state)
+    if state.unread:
+        values, merge_error = dict(state.values), None
+    else:
+        values, merge_error = values_and_fault(state.graph, state)
     tasks = tuple(view_of_task(state, task) for task in state.step.tasks if task.node != START)
     metadata: dict[str, Any] = {
-        "graph": state.graph.name,
+        "graph": name_in(state.key) or (state.names[-1] if state.unread else state.graph.name),
         "source": "loop" if state.step.number > 1 else "input",
         "step": state.step.number - 1,
         "namespace": state.names,
@@ -88,6 +95,7 @@ def _inner_state(outer: ThreadState, state: InnerState) -> ThreadState:
         metadata=metadata,
         step=state.step.number - 1,
         merge_error=merge_error,
+        graph_error=_UNKNOWN if state.unread else outer.graph_error,
     )
 
 
@@ -99,8 +107,9 @@ def with_subgraphs(outer: ThreadState, state: RunState) -> ThreadState:
 
 
 def _deep(outer: ThreadState, view: TaskView, task: Task) -> TaskView:
-    inner = (task.inner or {}).get("")
-    if inner is None:
-        return view
-    shown = with_subgraphs(_inner_state(outer, inner), inner)
-    return msgspec.structs.replace(view, subgraph=shown)
+    shown = {
+        key: with_subgraphs(_inner_state(outer, inner), inner)
+        for key, inner in (task.inner or {}).items()
+    }
+    subgraph = shown.pop("", None)
+    return msgspec.structs.replace(view, subgraph=subgraph, calls=tuple(shown.values()))

@@ -56,7 +56,8 @@ def read_state(
     raw = seq is not None
     plans = GraphCodec(codec, graph)
     env = ReadEnv(codec, plans)
-    state, error = folded(image, codec, plans, raw=raw)
+    deep = subgraphs or bool(names)
+    state, error = folded(image, codec, plans, raw=raw, deep=deep)
     if not raw:
         error = why_not(image, graph, error)
     found = snapshot(graph, image, state, env, raw=raw, graph_error=error)

@@ -12,11 +12,13 @@ from beamweaver.engine.fold import fold, progress_of
 from beamweaver.engine.ids import checkpoint_id, parse_checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
 from beamweaver.engine.rows import values_of
+from beamweaver.engine.unread import AsPlainData, Unread
 from beamweaver.errors import DeserializationError, GraphTooOld, InvalidCall, InvalidUpdate
 from beamweaver.graph._text import shown
 from beamweaver.graph.migrations import migrations_from
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.namespaces import declared_call
 from beamweaver.types import START, Completed, TaskView, ThreadState
 
 if TYPE_CHECKING:
@@ -55,10 +57,17 @@ class ReadEnv:
     keeps = True
 
     def __init__(
-        self, codec: Any, plans: GraphCodec, around: Env | None = None, *, old: bool = False
+        self,
+        codec: Any,
+        plans: GraphCodec,
+        around: Env | None = None,
+        *,
+        old: bool = False,
+        deep: bool = False,
     ) -> None:
         self._codec = codec
         self._old = old
+        self._deep = deep
         self.graph = plans.graph
         self.around: Env = around or self
         self._inside: dict[CompiledGraph, ReadEnv] = {}
@@ -81,8 +90,16 @@ class ReadEnv:
         env = self._inside.get(graph)
         if env is None:
             plans = GraphCodec(self._codec, graph)
-            env = self._inside[graph] = ReadEnv(self._codec, plans, self, old=self._old)
+            env = ReadEnv(self._codec, plans, self, old=self._old, deep=self._deep)
+            self._inside[graph] = env
         return env
+
+    def called(self, node: str, key: str) -> tuple[CompiledGraph, Any]:
+        """A graph that a function calls, if its node says so; it is looked into where that is asked."""
+        if not self._deep:
+            return self.graph, Unread(self)
+        graph = declared_call(self.graph, node, key)
+        return (self.graph, AsPlainData(self)) if graph is None else (graph, self.inside(graph))
 
     def encode_result(self, node: str, channel: str, value: Any) -> bytes:
         """Nothing runs here."""
@@ -124,17 +141,24 @@ class ReadEnv:
 
 
 def folded(
-    image: ThreadImage, codec: Any, plans: GraphCodec, *, raw: bool
+    image: ThreadImage, codec: Any, plans: GraphCodec, *, raw: bool, deep: bool = False
 ) -> tuple[RunState, str | None]:
     """An image as people see it; what cannot be read in the type that its key has now is plain data.
+
+    Args:
+        image: The image.
+        codec: Decodes values.
+        plans: The same, of the thread's graph.
+        raw: Whether it is the checkpoint by itself.
+        deep: Whether graphs that functions call are looked into.
 
     Returns:
         The state, and what could not be read, if anything.
     """
     try:
-        return fold(image, ReadEnv(codec, plans), raw=raw), None
+        return fold(image, ReadEnv(codec, plans, deep=deep), raw=raw), None
     except DeserializationError as error:
-        state = fold(image, ReadEnv(codec, plans, old=True), raw=raw)
+        state = fold(image, ReadEnv(codec, plans, old=True, deep=deep), raw=raw)
         return state, f"the stored value {error.message}; it is shown as plain data"
 
 

@@ -17,7 +17,7 @@ from beamweaver.errors import (
 )
 from beamweaver.graph.edits import normalize_update
 from beamweaver.runtime.inputs import encoded, prepare, told
-from beamweaver.runtime.namespaces import check_namespace, graph_at
+from beamweaver.runtime.namespaces import check_namespace, graphs_at, unknown_call
 from beamweaver.runtime.options import choice, rerun_of, run_options
 from beamweaver.runtime.reading import seq_of
 from beamweaver.types import END, Cancel, Command, Continue, Invoke, Resume, StateUpdate
@@ -287,7 +287,9 @@ def _edits(
         raise InvalidCall(f"the supersteps are {given!r}; give at least one: {example}")
     made = []
     names = check_namespace(graph, namespace)
-    graph = graph_at(graph, names)
+    graphs = graphs_at(graph, names)
+    if len(graphs) < len(names):
+        raise unknown_call(names[: len(graphs) + 1])
     for updates in supersteps:
         if not isinstance(updates, (list, tuple)) or not updates:
             raise InvalidCall(f"a superstep is {updates!r}; give a list of updates: {example}")
@@ -304,18 +306,24 @@ def _edits(
             raise InvalidCall(
                 f"a superstep has {len(nodes)} updates of the graph at {names!r}; give one in each superstep"
             )
-        made.append(tuple([_edit(hub, graph, update, names) for update in updates]))
+        made.append(tuple([_edit(hub, (graph, *graphs), update, names) for update in updates]))
     return tuple(made)
 
 
-def _edit(hub: Hub, graph: CompiledGraph, update: StateUpdate, namespace: tuple[str, ...]) -> Edit:
+def _edit(
+    hub: Hub,
+    graphs: tuple[CompiledGraph, ...],
+    update: StateUpdate,
+    namespace: tuple[str, ...],
+) -> Edit:
+    graph = graphs[-1]
     at = f" at namespace {namespace!r}" if namespace else ""
     with told(f"update_state of graph {graph.name!r}{at}", "the update"):
         answer = normalize_update(graph, update.as_node, update.values)
         prepared = encoded(
             hub, hub.codec_of(graph), answer, "the update", update.as_node or "START"
         )
-    return Edit(update.as_node, prepared, namespace)
+    return Edit(update.as_node, prepared, namespace, graphs[1:])
 
 
 def _run_id(run_id: object, limits: Limits) -> str:

@@ -16,7 +16,7 @@ from beamweaver.engine.merge import with_initial
 from beamweaver.engine.plan import Route, Routes
 from beamweaver.engine.rows import sends_of, values_of, writes_of
 from beamweaver.engine.state import Question, Sleep
-from beamweaver.engine.unread import read
+from beamweaver.engine.unread import Unread, read
 from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, UnknownTarget
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import call_router, normalize_routing
@@ -137,6 +137,9 @@ class TestEnv:
         if graph not in self._inside:
             self._inside[graph] = TestEnv(self._driver, graph, self)
         return self._inside[graph]
+
+    def called(self, _node: str, _key: str) -> Any:
+        return self.graph, Unread(self)
 
     def now_us(self) -> int:
         return int(self._driver.now * 1_000_000)

@@ -105,28 +105,6 @@ class TestAnEdit:
                 app.update_state("t", {"lg": ["x"]})
 
 
-class TestTheNamespaceOfAQuestionInACall:
-    @pytest.mark.parametrize("nested", [False, True], ids=["top", "inside"])
-    def test_nothing_is_read_or_edited_by_it(self, memory, nested):
-        child = line("look", asks=asks).compile()
-        graph = line("top", n=lambda _s, ctx: ctx.call(child, key="b"))
-        if nested:
-            graph = line("outer", top=graph.compile())
-        with graph.compile(checkpointer=memory) as app:
-            namespace = app.invoke({}, thread_id="t").interrupts[0].namespace
-            assert namespace[-1] == "n:look:b"
-            for use in (
-                lambda: app.get_state("t", namespace=namespace),
-                lambda: app.get_state_history("t", namespace=namespace),
-                lambda: app.update_state("t", {"log": ["x"]}, namespace=namespace),
-            ):
-                with pytest.raises(
-                    InvalidCall,
-                    match=r"node 'n' of graph 'top' is a function: what it calls by ctx\.call",
-                ):
-                    use()
-
-
 class TestArguments:
     @pytest.mark.parametrize(
         ("options", "says"),
