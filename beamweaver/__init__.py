@@ -6,7 +6,8 @@
 """
 
 from beamweaver.runtime.app import App, Graph
-from beamweaver.runtime.context import Context, current_context, interrupt
+from beamweaver.runtime.context import Context
+from beamweaver.runtime.current import current_context, interrupt
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.options import CallOptions
 from beamweaver.runtime.runtime import Runtime

@@ -18,6 +18,7 @@ from supervisors.scheduler import here
 from supervisors.signals import Down, Exit
 
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable
 
     from supervisors.future import Future
@@ -96,13 +97,25 @@ class Cell(Inbox):
     def put_inline(self, message: object) -> None:
         """Send `message`, and handle it at once on the calling worker if nothing else could run."""
         worker = here.worker
-        if worker is not None and self._seize(worker):
+        if worker is None or not self._seize(worker):
+            self.q.append(message)
+            if self.busy.acquire(False):
+                self.scheduler.submit(self, worker)
+        elif (
+            self.phase != RUNNING
+            or self.q
+            or self.sysq
+            or self.after
+            or self.held
+            or self.context is not None
+            or worker.job is not None
+            or type(message) is Envelope
+            or self.actor_class.interruptible
+        ):
             self.q.append(message)
             self._nest(worker)
-            return
-        self.q.append(message)
-        if self.busy.acquire(False):
-            self.scheduler.submit(self, worker)
+        else:
+            self._take(message, worker)
 
     def run_inline(self, *messages: object) -> bool:
         """Send `messages` and run a slice at once on the calling worker, if nothing else could run.
@@ -138,6 +151,26 @@ class Cell(Inbox):
                 worker.job = job
                 job.uncover()
 
+    def _take(self, message: object, worker: Worker) -> None:
+        """Handle the one message that there is, as `_nest` would, without the calls of a slice."""
+        busy, below, actor = self.busy, worker.cell, self.actor
+        assert actor is not None, "an actor that runs is there"
+        worker.nest.append(below)
+        worker.cell = self
+        self.holder = worker
+        error: BaseException | None = None
+        try:
+            actor.on_receive(message)
+        except Refuse:
+            pass  # a refusal of what nobody asked
+        except BaseException as raised:  # noqa: BLE001 - whatever a handler raises ends this actor only
+            die(self, Crashed(raised))
+            error = raised
+        if error is None and (self.q or self.sysq or self.after):
+            error = self._slice(worker)
+        worker.nest.pop()
+        self._end_slice(worker, below, busy, error)
+
     def _seize(self, worker: Worker) -> bool:
         if self.scheduler.quiet(worker):
             return self.busy.acquire(False)
@@ -156,6 +189,12 @@ class Cell(Inbox):
             error = self._slice(worker)
         else:
             error = self.context.run(self._slice, worker)
+        self._end_slice(worker, below, busy, error)
+
+    def _end_slice(
+        self, worker: Worker, below: object, busy: LockType, error: BaseException | None
+    ) -> None:
+        """Give the worker back, and let others run a slice; have one run if messages came meanwhile."""
         worker.cell = below
         self.holder = None
         if error is not None:

@@ -130,7 +130,7 @@ class Shared:
         """
         with self._mu:
             if self._closed:
-                raise unavailable(self.path, "it was closed during the call", "Call again")
+                raise self._was_closed()
             self._calls += 1
 
     def leave(self) -> None:
@@ -139,6 +139,9 @@ class Shared:
             self._calls -= 1
             if self._closed and not self._calls:
                 self._idle.notify_all()
+
+    def _was_closed(self) -> StoreUnavailable:
+        return unavailable(self.path, "it was closed during the call", "Call again")
 
     def fits(self) -> bool:
         """Whether it may be used: while it is owned, or if its file is in place."""
@@ -162,6 +165,7 @@ class Shared:
             if self._holder is not None or self._calls:
                 raise _replaced(self.path)
             self._closed = True
+        self.writer.shut(self._was_closed)
         self._kv.close()
 
     def acquire(self, holder: object, now: float, force: float | None = None) -> int:
@@ -251,6 +255,7 @@ class Shared:
             self._closed = True
             while self._calls:
                 self._idle.wait()
+        self.writer.shut(self._was_closed)
         if not self._kv.readonly:
             with contextlib.suppress(StoreError):
                 self._kv.sync()
@@ -267,7 +272,7 @@ class Shared:
         Raises:
             StoreUnavailable: A call ran in it when the parent forked; closing would end the parent's call.
         """
-        if self._calls:
+        if self._calls or self.writer.busy:
             raise unavailable(
                 self.path,
                 "this process was forked while another worker used the store",

@@ -170,11 +170,8 @@ class LMDBCheckpointer(Checkpointer):
         shared = self._shared
         if shared is None or shared.pid != os.getpid():
             shared = self._owned(epoch)
-        shared.enter()
-        try:
-            return shared.writer.commit(epoch, commits, self.faults)
-        finally:
-            shared.leave()
+        # No `busy()`, which takes a lock twice: the writer has one of its own, for which a close waits.
+        return shared.writer.commit(epoch, commits, self.faults)
 
     def set_head(self, epoch: int, thread_id: str, seq: int, row: ThreadRow | None = None) -> bool:
         """Make another checkpoint the head; see `Checkpointer.set_head`."""

@@ -15,23 +15,20 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from beamweaver.checkpoint._edits import TxnEditable, due_of, move_due, move_status
-from beamweaver.checkpoint._keys import order_key, sealed_key
+from beamweaver.checkpoint._items import Head, Item
+from beamweaver.checkpoint._keys import order_key
 from beamweaver.checkpoint._layout import (
     APPLICATION,
-    ENDS,
     EPOCH,
     FORMAT_VERSION,
     INBOX,
     META,
-    NAMES,
+    NUMBER_BYTES,
     RECORDS,
-    ROWS,
     number,
     read_number,
     refused_id,
     seal,
-    seal_small,
-    sealed,
     tail,
     thread_key,
 )
@@ -46,7 +43,6 @@ from beamweaver.checkpoint._meta import (
 from beamweaver.checkpoint._prune import Pruning, all_rule
 from beamweaver.checkpoint._reads import TxnStream, read_marks, read_row
 from beamweaver.checkpoint._refusals import (
-    check_names,
     conflict,
     first_record,
     lost_parent,
@@ -55,13 +51,7 @@ from beamweaver.checkpoint._refusals import (
 from beamweaver.checkpoint._retention import finish_job
 from beamweaver.checkpoint._stream import checkpoint_of
 from beamweaver.checkpoint.base import no_faults
-from beamweaver.checkpoint.records import (
-    Commit,
-    StatusName,
-    ThreadRow,
-    encode_record,
-    encode_thread,
-)
+from beamweaver.checkpoint.records import encode_record
 from beamweaver.errors import OwnershipLost, StoreBroken, StoreError, StoreFull
 
 if TYPE_CHECKING:
@@ -69,76 +59,20 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint._kv import Kv, Txn
     from beamweaver.checkpoint.base import Faults
+    from beamweaver.checkpoint.records import (
+        Commit,
+        ThreadRow,
+    )
 
 __all__ = ["ASLEEP_STEP_US", "RecordWriter"]
 
 _HEADS: Final = 20_000
 ASLEEP_STEP_US: Final = 300_000_000
 """How much later than the kept time a thread may fall asleep without that time being kept."""
-_NOTHING: Final[tuple[()]] = ()
 _pack = msgspec.msgpack.encode
+_UNENCODABLE: Final = (ValueError, TypeError, OverflowError, msgspec.MsgspecError)
+"""What the encoding of a record raises."""
 T = TypeVar("T")
-
-
-class _Head:
-    """What the writer knows of a thread: the next `seq`, and the status and due time that the indices hold.
-
-    `checkpoint` is the last one that was written here, or -1 if that is not known.
-    """
-
-    __slots__ = ("checkpoint", "due", "next_seq", "records", "status", "tid")
-
-    def __init__(self, tid: bytes, next_seq: int, row: ThreadRow | None) -> None:
-        self.tid = tid
-        self.records = RECORDS + tid
-        self.next_seq = next_seq
-        self.status: StatusName | None = None if row is None else row.status
-        self.due = due_of(row)
-        self.checkpoint = -1
-
-
-class _Item:
-    """A commit, encoded. It is kept until its group is acknowledged."""
-
-    __slots__ = ("commit", "error", "head", "key", "more", "tid", "value")
-
-    def __init__(self, commit: Commit, tid: bytes, compress_above: int | None) -> None:
-        self.commit = commit
-        self.tid = tid
-        self.key = RECORDS + tid + number(commit.record.seq)
-        data = encode_record(commit.record)
-        large = compress_above is not None and len(data) > compress_above
-        self.value = seal_small(self.key, data) if large else seal(self.key, data)
-        self.more = (
-            _more(commit, tid)
-            if commit.thread is not None
-            or commit.inbox_put
-            or commit.run_names
-            or commit.run_ended is not None
-            or commit.key is not None
-            else _NOTHING
-        )
-        self.head: _Head | None = None
-        self.error: StoreError | None = None
-
-    def size(self) -> int:
-        return len(self.value) + sum(len(value) for _, value in self.more)
-
-
-def _more(commit: Commit, tid: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """What a commit writes beside its record."""
-    pairs: list[tuple[bytes, bytes]] = []
-    if commit.thread is not None:
-        pairs.append(sealed(ROWS, tid, encode_thread(commit.thread)))
-    check_names(commit)
-    pairs += [sealed(NAMES + tid, name.encode(), _pack(run)) for name, run in commit.run_names]
-    if commit.run_ended is not None:
-        run, seq = commit.run_ended
-        pairs.append(sealed(ENDS + tid, number(run), _pack(seq)))
-    pairs += [sealed(INBOX + tid, number(item.number), _pack(item)) for item in commit.inbox_put]
-    if commit.key is not None:
-        pairs.append(sealed_key(tid, commit.key.row))
-    return tuple(pairs)
 
 
 class RecordWriter:
@@ -167,7 +101,9 @@ class RecordWriter:
         self._name = name
         self._max_bytes = max_bytes
         self._lock = threading.RLock()  # a finalizer may release inside a call
-        self._heads: OrderedDict[str, _Head] = OrderedDict()
+        self._heads: OrderedDict[str, Head] = OrderedDict()
+        self._demanding = shallow or max_bytes is not None or compress_above is not None
+        self._shut: Callable[[], StoreError] | None = None
         self._epoch = -1
         self._fence = b""
         self._broken: StoreBroken | None = None
@@ -212,30 +148,29 @@ class RecordWriter:
             self._epoch, self._fence = -1, b""
             self._heads.clear()
 
+    def shut(self, why: Callable[[], StoreError]) -> None:
+        """Refuse every commit from now on with that error; a commit that runs ends first."""
+        with self._lock:
+            self._shut = why
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit, or another write, runs on another worker."""
+        if not self._lock.acquire(blocking=False):
+            return True
+        self._lock.release()
+        return False
+
     def commit(
         self, epoch: int, commits: Sequence[Commit], faults: Faults
     ) -> list[StoreError | None]:
         """Write a group; see `Checkpointer.commit`."""
         with self._lock:
-            while len(self._heads) > _HEADS:  # never within a group, whose threads must stay known
-                self._heads.popitem(last=False)
-            items: list[_Item | StoreError] = []
-            for commit in commits:  # no comprehension here and below: that is a call
-                items.append(self._prepared(commit))  # noqa: PERF401
-            try:
-                written = self._group(epoch, items, faults)
-            except (OwnershipLost, StoreFull, StoreBroken) as error:
-                self._note(error)
-                raise
-            except StoreError as error:
-                self._one_by_one(epoch, items, faults, error)
-            else:
-                if written and faults is not no_faults:
-                    faults("sync.after")
-            results: list[StoreError | None] = []
-            for item in items:
-                results.append(item.error if isinstance(item, _Item) else item)  # noqa: PERF401
-            return results
+            if self._shut is not None:
+                raise self._shut()
+            if len(commits) == 1 and (head := self._followed(commits[0])) is not None:
+                return self._alone(epoch, commits[0], head, faults)
+            return self._together(epoch, commits, faults)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -280,25 +215,98 @@ class RecordWriter:
 
     # ---- a group -------------------------------------------------------------------------------
 
-    def _prepared(self, commit: Commit) -> _Item | StoreError:
+    def _followed(self, commit: Commit) -> Head | None:
+        """The thread of a commit that only puts the checkpoint after the last one, as most do."""
+        record, head = commit.record, self._heads.get(commit.thread_id)
+        checkpoint = record.checkpoint
+        follows = (
+            head is not None
+            and checkpoint is not None
+            and checkpoint.parent == head.checkpoint
+            and record.seq == head.next_seq
+            and commit.thread is None
+            and not (commit.clears or commit.run_names or commit.inbox_put or commit.inbox_drop)
+            and commit.run_ended is None
+            and commit.key is None
+            and not self._demanding
+        )
+        return head if follows else None
+
+    def _alone(
+        self, epoch: int, commit: Commit, head: Head, faults: Faults
+    ) -> list[StoreError | None]:
+        """`_together` for one commit that follows: one put, and nothing to judge but the epoch."""
+        record, loud = commit.record, faults is not no_faults
+        key = head.records + record.seq.to_bytes(NUMBER_BYTES, "big")
+        try:
+            value = seal(key, encode_record(record))
+        except _UNENCODABLE as error:
+            return [unencodable(commit, error)]
+        try:
+            txn = self._kv.begin(write=True)
+            try:
+                self._check(txn, epoch)
+                if loud:
+                    faults("put.before")
+                txn.put(key, value)
+                if loud:
+                    faults("put.after")
+                    faults("sync.before")
+                txn.commit()
+            finally:
+                txn.abort()
+        except (OwnershipLost, StoreFull, StoreBroken) as error:
+            self._note(error)
+            raise
+        except StoreError as error:
+            return [error]
+        head.next_seq, head.checkpoint = record.seq + 1, record.seq
+        if loud:
+            faults("sync.after")
+        return [None]
+
+    def _together(
+        self, epoch: int, commits: Sequence[Commit], faults: Faults
+    ) -> list[StoreError | None]:
+        while len(self._heads) > _HEADS:  # never within a group, whose threads must stay known
+            self._heads.popitem(last=False)
+        items: list[Item | StoreError] = []
+        for commit in commits:  # no comprehension here and below: that is a call
+            items.append(self._prepared(commit))  # noqa: PERF401
+        try:
+            written = self._group(epoch, items, faults)
+        except (OwnershipLost, StoreFull, StoreBroken) as error:
+            self._note(error)
+            raise
+        except StoreError as error:
+            self._one_by_one(epoch, items, faults, error)
+        else:
+            if written and faults is not no_faults:
+                faults("sync.after")
+        results: list[StoreError | None] = []
+        for item in items:
+            results.append(item.error if isinstance(item, Item) else item)  # noqa: PERF401
+        return results
+
+    def _prepared(self, commit: Commit) -> Item | StoreError:
         """A commit, encoded, or why it can never be stored."""
         head = self._heads.get(commit.thread_id)
         tid = head.tid if head is not None else thread_key(commit.thread_id)
         if tid is None:
             return refused_id(commit.thread_id)
         try:
-            return _Item(commit, tid, self._compress_above)
-        except (ValueError, TypeError, OverflowError, msgspec.MsgspecError) as error:
+            return Item(commit, tid, self._compress_above)
+        except _UNENCODABLE as error:
             return unencodable(commit, error)
 
-    def _group(self, epoch: int, items: Sequence[_Item | StoreError], faults: Faults) -> bool:
+    def _group(self, epoch: int, items: Sequence[Item | StoreError], faults: Faults) -> bool:
         """One transaction; whether it wrote. After an error nothing of it is in the store."""
         txn = self._kv.begin(write=True)
-        written: list[_Item] = []
+        written: list[Item] = []
         try:
             self._check(txn, epoch)
             for item in items:
-                if isinstance(item, _Item) and self._admit(txn, item, written):
+                if isinstance(item, Item) and self._admit(txn, item, written):
                     written.append(item)
             if self._max_bytes is not None:
                 self._check_room(txn, written)
@@ -328,12 +336,12 @@ class RecordWriter:
     def _one_by_one(
         self,
         epoch: int,
-        items: Sequence[_Item | StoreError],
+        items: Sequence[Item | StoreError],
         faults: Faults,
         refused: StoreError,
     ) -> None:
         """Write a group whose puts were refused so that only the culprit fails."""
-        encoded = [item for item in items if isinstance(item, _Item)]
+        encoded = [item for item in items if isinstance(item, Item)]
         if len(encoded) == 1:
             encoded[0].error = refused
             return
@@ -368,7 +376,7 @@ class RecordWriter:
             store_epoch=now,
         )
 
-    def _check_room(self, txn: Txn, items: Sequence[_Item]) -> None:
+    def _check_room(self, txn: Txn, items: Sequence[Item]) -> None:
         wanted = sum(item.size() for item in items)
         used = txn.used()
         if self._max_bytes is not None and items and used + wanted > self._max_bytes:
@@ -379,7 +387,7 @@ class RecordWriter:
                 max_bytes=self._max_bytes,
             )
 
-    def _has(self, txn: Txn, item: _Item, parent: int, group: Sequence[_Item]) -> bool:
+    def _has(self, txn: Txn, item: Item, parent: int, group: Sequence[Item]) -> bool:
         """Whether the checkpoint exists that a commit follows, in the store or in its own group."""
         if parent < 0:
             return True
@@ -393,7 +401,7 @@ class RecordWriter:
             for other in group
         )
 
-    def _admit(self, txn: Txn, item: _Item, group: Sequence[_Item]) -> bool:
+    def _admit(self, txn: Txn, item: Item, group: Sequence[Item]) -> bool:
         """Whether an item's `seq` is the next one; if not, the item carries its error."""
         commit = item.commit
         item.error = None
@@ -422,7 +430,7 @@ class RecordWriter:
         item.head = head
         return True
 
-    def _find(self, txn: Txn, thread_id: str, tid: bytes) -> _Head:
+    def _find(self, txn: Txn, thread_id: str, tid: bytes) -> Head:
         """Read a thread's head, and keep it."""
         records = RECORDS + tid
         finish_job(txn, tid)
@@ -430,11 +438,11 @@ class RecordWriter:
         next_seq = 0 if key is None else read_number(key) + 1
         next_seq = max(next_seq, read_marks(txn, tid).floor)
         row = read_row(txn, tid)
-        head = _Head(tid, next_seq, row)
+        head = Head(tid, next_seq, row)
         self._heads[thread_id] = head
         return head
 
-    def _write(self, txn: Txn, item: _Item) -> None:
+    def _write(self, txn: Txn, item: Item) -> None:
         """All puts and deletes of one commit."""
         commit, head = item.commit, item.head
         if head is None:
@@ -452,7 +460,7 @@ class RecordWriter:
         for place in commit.inbox_drop:
             txn.delete(INBOX + head.tid + number(place))
 
-    def _index(self, txn: Txn, head: _Head, row: ThreadRow, at_us: int) -> None:
+    def _index(self, txn: Txn, head: Head, row: ThreadRow, at_us: int) -> None:
         """Move a thread in the indices of statuses and due times."""
         if head.status != row.status:
             move_status(txn, head.tid, head.status, row.status)
@@ -474,7 +482,7 @@ class RecordWriter:
             self._asleep_us = at_us
 
 
-def _keep_heads(txn: Txn, items: Sequence[_Item]) -> None:
+def _keep_heads(txn: Txn, items: Sequence[Item]) -> None:
     """Remove the checkpoints before those that were just written."""
     threads = {i.commit.thread_id: i.tid for i in items if i.commit.record.checkpoint is not None}
     for thread_id, tid in threads.items():

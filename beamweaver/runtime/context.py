@@ -1,8 +1,7 @@
-"""What a node may know and do while it runs: `ctx`, and `interrupt()`."""
+"""What a node may know and do while it runs: `ctx`."""
 
 from __future__ import annotations
 
-import contextvars
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -33,11 +32,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.unawaited import Unawaited
     from beamweaver.types import Duration
 
-__all__ = ["Context", "current_context", "interrupt"]
-
-_current: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
-    "beamweaver_context", default=None
-)
+__all__ = ["Context"]
 
 
 class Context:
@@ -473,28 +468,3 @@ class Context:
     def unawaited(self) -> list[Unawaited]:
         """What the attempt was given to await."""
         return [each.unawaited for each in (self._steps, self._pauses) if each is not None]
-
-
-def current_context() -> Context:
-    """The context of the node that runs here.
-
-    Raises:
-        InvalidCall: No node runs here.
-    """
-    context = _current.get()
-    if context is None:
-        raise InvalidCall(
-            "no node runs here: interrupt() and current_context() work only inside of a node, on the "
-            "worker that runs it"
-        )
-    return context
-
-
-def interrupt(value: Any, *, key: str | None = None, schema: Any = None) -> Any:
-    """Ask a question from inside a node; see `Context.interrupt`.
-
-    Example:
-        >>> def review(state):
-        ...     return {"decision": interrupt({"draft": state["draft"]})}
-    """
-    return current_context().interrupt(value, key=key, schema=schema)

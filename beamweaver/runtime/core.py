@@ -17,7 +17,7 @@ from beamweaver.errors import (
     RuntimeFailed,
     RuntimeStopped,
 )
-from beamweaver.runtime.context import _current
+from beamweaver.runtime.current import context_here
 from beamweaver.runtime.given import context_of_call
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.keys import give_key
@@ -229,7 +229,7 @@ class Core:
 
     def calling_node(self) -> Context | None:
         """The node of this runtime that makes the call, if one does."""
-        context = _current.get()
+        context = context_here()
         return context if context is not None and context.belongs_to(self.hub) else None
 
     def recover_again(self) -> None:

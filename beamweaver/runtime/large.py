@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beamweaver.runtime.context import _current
+from beamweaver.runtime.current import context_here
 from beamweaver.runtime.whose import WHOSE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class LargeValues:
 
     def __call__(self, path: str, size: int) -> None:
         """A value of `size` bytes was encoded."""
-        context = _current.get()
+        context = context_here()
         graph, node = WHOSE.get() or (
             ("", "") if context is None else (context.graph_name, context.node)
         )

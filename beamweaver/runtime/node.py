@@ -8,7 +8,8 @@ from beamweaver.engine.failures import describe
 from beamweaver.engine.state import Result
 from beamweaver.graph.mutations import mutations, state_mutated
 from beamweaver.graph.updates import call_node, judged, normalize
-from beamweaver.runtime.context import Context, _current
+from beamweaver.runtime.context import Context
+from beamweaver.runtime.current import running
 from beamweaver.runtime.frames import Asks, Body, Frame
 from beamweaver.runtime.results import encoded_writes, to_result
 from beamweaver.runtime.unawaited import settle
@@ -39,26 +40,37 @@ class NodeActor(TaskActor):
 
     lane: ClassVar[Literal["lo"]] = "lo"
     isolated: ClassVar[bool] = False
+    _made: Context | None = None
 
     def __init__(self, frame: Frame, attempt: Attempt) -> None:
         self._frame = frame
         self._attempt = attempt
 
+    def context(self) -> Context:
+        """The context of the attempt, made when somebody asks for it: most nodes do without."""
+        made = self._made
+        if made is None:  # by one call, for the body may ask on several OS threads
+            made = self.__dict__.setdefault("_made", Context(self._frame, self._attempt, self))
+        return made
+
     def run(self) -> Result | tuple[Question, ...] | Sleep | Failure:
         """The attempt."""
         attempt, frame = self._attempt, self._frame
-        context = Context(frame, attempt, self)
-        _current.set(context)  # a task has context variables of its own
+        running.set(self)  # a task has context variables of its own
         try:
             node = attempt.node
+            if attempt.timeout is not None:
+                self.context()  # it knows when the attempt began
             if not frame.plain or node.shape is not None or frame.outer is not None:
                 given = give(frame, attempt)
-                returned = call_node(node, attempt.view, context)
-                return _judged(frame, attempt, context, given, returned)
+                returned = call_node(node, attempt.view, self.context())
+                return _judged(frame, attempt, self.context(), given, returned)
             before: dict[str, Any] = attempt.view  # as `give` and `_judged`, without their calls
             attempt.view = view = dict(before)
-            returned = node.fn(view) if node.caller is None else call_node(node, view, context)
-            context.check_returned()
+            caller = node.caller
+            returned = node.fn(view) if caller is None else caller(node.fn, view, self.context())
+            if self._made is not None:
+                self._made.check_returned()
             changed = mutations(before, view)
             if changed:
                 raise state_mutated(node.name, changed)
@@ -69,7 +81,10 @@ class NodeActor(TaskActor):
         except Killed:
             raise
         except BaseException as error:  # noqa: BLE001 - a node is user code; SystemExit ends only itself
-            return _ended_by(error, attempt, context)
+            return _ended_by(error, attempt, self.context())
+        finally:
+            if self._made is not None:
+                del self._made  # no reference cycle outlives the body
 
     def shield(self) -> AbstractContextManager[None]:
         """Keep a kill away from a block of the body."""
@@ -136,7 +151,7 @@ async def run_async(
     raises, which is a failure.
     """
     context = Context(frame, attempt, body, awaits=True)
-    _current.set(context)  # a coroutine has context variables of its own
+    running.set(context)  # a coroutine has context variables of its own
     try:
         given = give(frame, attempt)
         returned = await call_node(attempt.node, attempt.view, context)

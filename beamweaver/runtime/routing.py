@@ -13,7 +13,8 @@ from beamweaver.graph.compiled import Guard, NodeSpec
 from beamweaver.graph.guards import call_guard, guard_text, guards_to_ask, judge_guard
 from beamweaver.graph.mutations import state_mutated
 from beamweaver.graph.updates import call_router, normalize_routing
-from beamweaver.runtime.context import Context, _current
+from beamweaver.runtime.context import Context
+from beamweaver.runtime.current import running
 from beamweaver.runtime.frames import Asks, Frame
 from beamweaver.runtime.results import planned
 from beamweaver.runtime.views import changes, give
@@ -124,7 +125,7 @@ class Routing:
         attempt.owner = transition.owner
         context = Context(self._frame, attempt)
         given = give(self._frame, attempt)
-        _current.set(context)
+        running.set(context)
         return attempt, context, given
 
     def _check_unchanged(self, attempt: Attempt, given: Given) -> None:

@@ -65,6 +65,9 @@ class CheckpointWriter(Actor):
         try:
             if type(message) is Write:
                 if not self._is_stale(message.commit):
+                    if not self._group and not self.cell.q:
+                        self._write_one(message)
+                        return
                     self._group.append(message)
             else:
                 self._write()
@@ -142,13 +145,15 @@ class CheckpointWriter(Actor):
         group, self._group, self._bytes = self._group, [], 0
         if not group:
             return
+        if len(group) == 1:
+            self._write_one(group[0])
+            return
         hub = self._hub
         faults = hub.fault is not None
         if faults:
             hub.reached("writer.group")
-        commits = [group[0].commit] if len(group) == 1 else [write.commit for write in group]
         try:
-            errors = self._put(commits)
+            errors = self._put([write.commit for write in group])
         except StoreFull as error:
             errors = self._put_some(group, error)
         else:
@@ -163,6 +168,28 @@ class CheckpointWriter(Actor):
                 write.cell.put(Acknowledged(write.commit.record.seq))
             else:
                 write.cell.put(Refused(write.commit.record.seq, failure))
+        if faults:
+            hub.reached("writer.acknowledged")
+
+    def _write_one(self, write: Write) -> None:
+        """A group of one."""
+        hub, commit = self._hub, write.commit
+        faults = hub.fault is not None
+        if faults:
+            hub.reached("writer.group")
+        try:
+            failure = self._put([commit])[0]
+        except StoreFull as error:
+            hub.full = failure = error
+        else:
+            if hub.full is not None and failure is None:
+                hub.full = None
+        self.groups += 1
+        self.commits += 1
+        if faults:
+            hub.reached("writer.synced")
+        seq = commit.record.seq
+        write.cell.put(Acknowledged(seq) if failure is None else Refused(seq, failure))
         if faults:
             hub.reached("writer.acknowledged")
 
@@ -197,8 +224,6 @@ class CheckpointWriter(Actor):
     def _put_some(self, group: list[Write], full: StoreFull) -> list[StoreError | None]:
         """There is no room for the whole group: put those for which there is."""
         self._hub.full = full
-        if len(group) == 1:
-            return [full]
         errors: list[StoreError | None] = []
         for write in group:
             try:

@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from beamweaver.checkpoint import LMDBCheckpointer
-from beamweaver.errors import OwnershipLost, StoreOptionsDiffer, StoreOwned
+from beamweaver.checkpoint.base import no_faults
+from beamweaver.errors import OwnershipLost, StoreOptionsDiffer, StoreOwned, StoreUnavailable
 from tests.checkpoint.children import (
     child,
     fork_and_use,
@@ -254,3 +255,42 @@ def test_closing_waits_for_reads_that_run(path, store):
     worker.join(10)
 
     assert closed.is_set()
+
+
+def test_closing_waits_for_a_commit_that_runs(path, store):
+    epoch = begun(store, "t")
+    shared = store._attached(create=False)
+    reached, go_on = threading.Event(), threading.Event()
+    found = []
+
+    def pause(point):
+        if point == "sync.before":
+            reached.set()
+            go_on.wait(10)
+
+    def writing():
+        found.extend(shared.writer.commit(epoch, [step("t", 1)], pause))
+
+    writer = threading.Thread(target=writing)
+    writer.start()
+    assert reached.wait(10)
+    assert shared.writer.busy
+    closer = threading.Thread(target=store.close)
+    closer.start()
+    go_on.set()
+    writer.join(10)
+    closer.join(10)
+
+    assert found == [None]
+    again = LMDBCheckpointer(path, survives="process-kill")
+    assert again.load("t").next_seq == 2
+    again.close()
+
+
+def test_a_commit_after_the_close_says_so(store):
+    epoch = begun(store, "t")
+    shared = store._attached(create=False)
+    store.close()
+
+    with pytest.raises(StoreUnavailable, match="it was closed during the call"):
+        shared.writer.commit(epoch, [step("t", 1)], no_faults)

@@ -92,6 +92,37 @@ def test_a_group_is_written_and_read(kv, writer):
     assert [row.thread_id for row in read_threads(kv.begin(write=False), None, "", 9)] == ["a", "b"]
 
 
+@pytest.mark.parametrize("options", [{}, {"max_bytes": 1 << 30}], ids=["alone", "judged"])
+def test_commits_one_by_one_leave_the_same_bytes_as_a_group(kv, writer, options):
+    commits = [step("a", 0), *[step("a", n, parent=n - 1) for n in range(1, 5)]]
+    assert writer.commit(1, commits, no_faults) == [None] * 5
+    other = DictKv()
+    single = RecordWriter(other, "another dict", **options)
+    single.initialise()
+    assert single.raise_epoch(0)
+    assert [single.commit(1, [commit], no_faults) for commit in commits] == [[None]] * 5
+
+    assert other.pairs == kv.pairs
+
+
+def test_a_commit_alone_reaches_the_points_of_a_group(writer):
+    writer.commit(1, [step("a", 0)], no_faults)
+    points = []
+    assert writer.commit(1, [step("a", 1, parent=0)], points.append) == [None]
+
+    assert points == ["put.before", "put.after", "sync.before", "sync.after"]
+
+
+def test_an_error_of_the_fault_hook_passes_through_a_commit_alone(writer):
+    def fault(_point):
+        raise ValueError("mine")
+
+    writer.commit(1, [step("a", 0)], no_faults)
+    with pytest.raises(ValueError, match="mine"):
+        writer.commit(1, [step("a", 1, parent=0)], fault)
+    assert writer.commit(1, [step("a", 1, parent=0)], no_faults) == [None]
+
+
 def test_an_engine_without_room_keeps_nothing_of_a_group(kv, writer):
     kv.room = len(kv.pairs) + 4
     with pytest.raises(StoreFull):

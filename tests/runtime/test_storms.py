@@ -10,7 +10,7 @@ import pytest
 from beamweaver import Continue, Invoke, Runtime
 from beamweaver.events import RunEnded
 from beamweaver.limits import Limits
-from beamweaver.runtime.context import current_context
+from beamweaver.runtime.current import current_context
 from supervisors import KILLED
 from tests.runtime.kit import PATIENCE, SIX, Caller, Oracle, six
 from tests.simulation.faults import cells_of
