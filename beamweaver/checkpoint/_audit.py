@@ -129,7 +129,9 @@ class Audit:
         if kind == RECORDS:
             if tid != self._of:
                 self._of, self._line = tid, _Line()
-            yield from self._line.take(key, item)
+            # Of a thread that is being deleted some are gone, rightly. Jobs come before records.
+            found = self._line.take(key, item)
+            yield from () if tid in self._jobs else found
         elif kind == ROWS and item is not None:
             if item.thread_id.encode("utf-8", "replace") + b"\x00" != tid:
                 yield key, f"it is the row of thread {item.thread_id!r}"

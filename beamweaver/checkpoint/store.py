@@ -123,17 +123,27 @@ class RecordWriter:
     def raise_epoch(self, expected: int) -> bool:
         """Become the owner after epoch `expected`, durably; False if the epoch is another by now."""
         with self._lock:
-            txn = self._kv.begin(write=True)
+            self._check_disk()
             try:
-                if read_epoch(txn) != expected:
-                    return False
-                txn.put(EPOCH, fence_of(expected + 1))
-                txn.commit()
-            finally:
-                txn.abort()
-            self._kv.sync()
-            self.adopt(expected + 1)
-            return True
+                raised = self._raise_epoch(expected)
+            except StoreError as error:
+                self._note(error)
+                raise
+            if raised:
+                self.adopt(expected + 1)
+            return raised
+
+    def _raise_epoch(self, expected: int) -> bool:
+        txn = self._kv.begin(write=True)
+        try:
+            if read_epoch(txn) != expected:
+                return False
+            txn.put(EPOCH, fence_of(expected + 1))
+            txn.commit()
+        finally:
+            txn.abort()
+        self._kv.sync()
+        return True
 
     def adopt(self, epoch: int) -> None:
         """Write for this epoch from now on; it was raised elsewhere."""
@@ -361,10 +371,15 @@ class RecordWriter:
         if isinstance(error, StoreBroken):
             self._broken = error
 
+    def _check_disk(self) -> None:
+        """After a write that the disk lost, none is made."""
+        if self._broken is not None:
+            raise StoreBroken(self._broken.message, **self._broken.ids)
+
     def _check(self, txn: Txn, epoch: int) -> None:
         """The fence: the caller is the owner that the store names."""
         if self._broken is not None:
-            raise StoreBroken(self._broken.message, **self._broken.ids)
+            self._check_disk()
         if epoch == self._epoch and txn.get(EPOCH) == self._fence:
             return
         now = read_epoch(txn)

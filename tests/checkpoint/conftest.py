@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.checkpoint.cuts import Bench
 from tests.checkpoint.kit import KINDS, place_of
 
 
@@ -27,3 +28,14 @@ def disk(request, tmp_path):
 def store(place):
     """A store of each kind."""
     return place.open()
+
+
+@pytest.fixture(scope="session")
+def bench():
+    """A process that forks one for each fault."""
+    found = Bench()
+    if not found.available:
+        found.close()
+        pytest.skip("there is no C compiler to build the shim that records system calls")
+    yield found
+    found.close()

@@ -5,10 +5,12 @@ A power cut leaves the file as it was at the last sync, with any subset of the s
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.checkpoint.verify import verify
@@ -16,16 +18,30 @@ from tests.checkpoint.full_store import pairs_of
 from tests.checkpoint.prepared import Prepared, compiled
 from tests.checkpoint.workload import digest
 
-WRITE, SYNC, TRUNCATE, MARK, DURABLE_WRITE, LINK = range(1, 7)
+WRITE, SYNC, TRUNCATE, MARK, DURABLE_WRITE, LINK, MAP = range(1, 8)
 _HEAD = struct.Struct("<qqq")
 _SECTOR = 512
+_MEMORY = Path("/dev/shm")
+
+
+class History(NamedTuple):
+    """An undisturbed run: its states after each transaction, and how many calls and points it had."""
+
+    states: list[str]
+    calls: int
+    points: int
 
 
 class Bench:
-    """A prepared process, and a folder for its cases. `available` tells whether it can be made here."""
+    """A prepared process, and a folder for its cases. `available` tells whether it can be made here.
+
+    The folder is in memory where the platform has one there: what a kill or a failing call leaves of a file,
+    and which calls are made, is the same, and no disk is waited for.
+    """
 
     def __init__(self):
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
+        self.log = self.folder / "log"
         library = compiled(self.folder)
         self._prepared = None if library is None else Prepared(library)
         self.available = self._prepared is not None
@@ -45,45 +61,56 @@ class Bench:
         return self._prepared.ask(path=str(self.folder / "case" / "s"), seed=seed, **request)
 
     def history(self, seed, **request):
-        """An undisturbed run: its states after each transaction, and how many calls it made."""
+        """An undisturbed run."""
         self.place()
         answer = self.ask(seed, states=True, **request)
         assert answer["code"] == 0, answer
-        return [digest([]), *answer["states"]], answer["calls"]
+        return History([digest([]), *answer["states"]], answer["calls"], answer["points"])
 
 
 def killed(bench, seed, history, chance):
-    """Kill a run at one of its system calls; a text if something is wrong with what it left."""
-    states, calls = history
+    """Kill a run at one of its system calls or points; a text if something is wrong with what it left."""
     bench.place()
-    at, after = chance.randint(1, calls), chance.randint(0, 1)
-    answer = bench.ask(seed, kill=at, after=after)
+    at = chance.randint(1, history.calls + history.points)
+    if at <= history.calls:
+        where = {"kill": at, "after": chance.randint(0, 1)}
+    else:
+        where = {"point": at - history.calls}
+    answer = bench.ask(seed, **where)
     if answer["signal"] != 9:
-        return f"seed {seed}: not killed at call {at}: {answer}"
-    wrong = judge(bench.folder / "case" / "s", states, len(answer["states"]))
-    return wrong and f"seed {seed}, killed at call {at}, after={after}: {wrong}"
+        return f"seed {seed}: not killed at {where}: {answer}"
+    wrong = judge(bench.folder / "case" / "s", history.states, len(answer["states"]))
+    return wrong and f"seed {seed}, killed at {where}: {wrong}"
 
 
 def failed(bench, seed, history, nth, *, error, for_ever, kinds):
     """Let a call of a run fail; a text if something is wrong with what it left."""
-    states, _ = history
+    states = history.states
     bench.place()
     answer = bench.ask(seed, fail=nth, error=error, for_ever=for_ever, kinds=kinds, states=True)
     name = f"seed {seed}, call {nth} fails with {error}, for_ever={for_ever}, kinds={kinds}"
     if answer["signal"] or answer["code"] not in (0, 3):
         return f"{name}: {answer}"
-    # A call that is made again is a transaction more, so the states are found by what they hold.
     last = [digest([]), *answer["states"]][-1]
-    later = states[len(states) - states[::-1].index(last) :][:1] if last in states else []
-    wrong = judge(bench.folder / "case" / "s", [last, *later], 0)
+    wrong = judge(bench.folder / "case" / "s", now_or_next(states, last), 0)
     if not wrong and not answer["states"] and answer["code"] == 0:
         wrong = "nothing was written"
     return wrong and f"{name}: {wrong}"
 
 
+def now_or_next(states, last):
+    """The last state that was acknowledged, and the one after it.
+
+    A call that is made again is a transaction more, so states are found by what they hold.
+    """
+    later = states[len(states) - states[::-1].index(last) :][:1] if last in states else []
+    return [last, *later]
+
+
 def read_log(path):
-    """What a run did to its file: kind, offset, bytes."""
+    """What a run did to its file: kind, offset, bytes. The log is gone then."""
     data = path.read_bytes()
+    path.unlink()
     at, found = 0, []
     while at < len(data):
         kind, offset, size = _HEAD.unpack_from(data, at)
@@ -95,10 +122,8 @@ def read_log(path):
 
 def recorded(bench, seed):
     """The log of an undisturbed run and its states."""
-    log = bench.folder / f"log-{seed}"
-    log.unlink(missing_ok=True)
-    states, _ = bench.history(seed, log=str(log))
-    return read_log(log), states
+    states = bench.history(seed, log=str(bench.log)).states
+    return read_log(bench.log), states
 
 
 def cut(log, chance):
@@ -112,7 +137,7 @@ def cut(log, chance):
     for kind, offset, data in log[:at]:
         if kind == MARK:
             acknowledged = offset
-        elif kind == LINK:
+        elif kind in (LINK, MAP):
             continue
         elif kind == SYNC:
             for place, part in pending:

@@ -60,7 +60,7 @@ class Pairs:
     """A read transaction on pairs in memory, one of which may be another."""
 
     def __init__(self, pairs):
-        self._pairs = pairs
+        self.pairs = pairs
         self._places = {key: place for place, (key, _) in enumerate(pairs)}
         self.keys_of = [key for key, _ in pairs]
         self._other = None, b""
@@ -72,7 +72,7 @@ class Pairs:
         if key == self._other[0]:
             return self._other[1]
         place = self._places.get(key)
-        return None if place is None else self._pairs[place][1]
+        return None if place is None else self.pairs[place][1]
 
     def range(self, start, stop):
         for key in self.keys_of[bisect.bisect_left(self.keys_of, start) :]:

@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { WRITE = 1, SYNC = 2, TRUNCATE = 3, MARK = 4, DURABLE_WRITE = 5, LINK = 6 };
+enum { WRITE = 1, SYNC = 2, TRUNCATE = 3, MARK = 4, DURABLE_WRITE = 5, LINK = 6, MAP = 7 };
 
 static int log_fd = -1;
 static long count, kill_at, fail_at;
@@ -96,10 +96,12 @@ ssize_t write(int fd, const void *data, size_t size) {
     return done;
 }
 static void log_vector(int fd, const struct iovec *vector, int parts, off_t offset, ssize_t done) {
+    if (log_fd < 0 || done <= 0) return;
+    struct head head = {durable(fd), offset, done};
+    syscall(SYS_write, log_fd, &head, sizeof head);
     for (int i = 0; i < parts && done > 0; i++) {
         ssize_t size = (ssize_t)vector[i].iov_len < done ? (ssize_t)vector[i].iov_len : done;
-        put_log(durable(fd), offset, vector[i].iov_base, size);
-        offset += size;
+        syscall(SYS_write, log_fd, vector[i].iov_base, size);
         done -= size;
     }
 }
@@ -158,12 +160,15 @@ int linkat(int from, const char *old, int to, const char *new, int flags) {
 int link(const char *old, const char *new) { return linkat(AT_FDCWD, old, AT_FDCWD, new, 0); }
 static void *(*next_mmap)(void *, size_t, int, int, int, off_t);
 static void *do_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
-    if (fd >= 0 && watched(fd) && fail_at == -1) {
-        errno = fail_with;
-        return (void *)-1;
-    }
+    int counted = fd >= 0 && watched(fd);
+    if (counted && enter(MAP)) return (void *)-1;
     if (!next_mmap) next_mmap = dlsym(RTLD_NEXT, "mmap");
-    return next_mmap(at, size, protection, flags, fd, offset);
+    void *done = next_mmap(at, size, protection, flags, fd, offset);
+    if (counted) {
+        put_log(MAP, 0, 0, 0);
+        leave();
+    }
+    return done;
 }
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
     return do_mmap(at, size, protection, flags, fd, offset);

@@ -8,29 +8,23 @@ import random
 import pytest
 
 from beamweaver.checkpoint import LMDBCheckpointer, _retention
+from beamweaver.checkpoint._lmdb_kv import LmdbKv
+from beamweaver.checkpoint.deltas import appended, join
+from beamweaver.checkpoint.records import DeltaRow
 from beamweaver.checkpoint.verify import verify
-from tests.checkpoint.cuts import Bench, cut_off, failed, killed, recorded
+from beamweaver.errors import StoreBroken
+from tests.checkpoint.cuts import MAP, cut_off, failed, killed, recorded
 from tests.checkpoint.damage import Pairs, judge_forgery, judge_mutation
 from tests.checkpoint.full_store import full, pairs_of
 from tests.checkpoint.kit import begun, step
 
-WRITES, SYNCS, TRUNCATIONS = 1 << 1, 1 << 2, 1 << 3
-
-
-@pytest.fixture(scope="module")
-def bench():
-    found = Bench()
-    if not found.available:
-        found.close()
-        pytest.skip("there is no C compiler to build the shim that records system calls")
-    yield found
-    found.close()
+WRITES, SYNCS, TRUNCATIONS, MAPS = 1 << 1, 1 << 2, 1 << 3, 1 << MAP
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_kill_between_system_calls_leaves_what_was_acknowledged(bench, seed):
+def test_a_kill_between_system_calls_or_at_a_point_leaves_what_was_acknowledged(bench, seed):
     history, chance = bench.history(seed), random.Random(seed)
     wrong = [killed(bench, seed, history, chance) for _ in range(25)]
 
@@ -65,7 +59,7 @@ def test_a_call_that_fails_loses_nothing_that_was_acknowledged(bench, error, kin
     history = bench.history(5)
     wrong = [
         failed(bench, 5, history, nth, error=error, for_ever=for_ever, kinds=kinds)
-        for nth in range(1 + for_ever, history[1] + 1, 7)
+        for nth in range(1 + for_ever, history.calls + 1, 3)
     ]
 
     assert not [text for text in wrong if text]
@@ -74,7 +68,7 @@ def test_a_call_that_fails_loses_nothing_that_was_acknowledged(bench, error, kin
 @pytest.mark.slow
 def test_a_map_that_cannot_be_made_is_an_error(bench):
     bench.place()
-    answer = bench.ask(1, fail=-1, error=errno.ENOMEM)
+    answer = bench.ask(1, fail=1, error=errno.ENOMEM, for_ever=1, kinds=MAPS)
 
     assert (answer["code"], answer["errors"]) == (3, ["store_unavailable"])
 
@@ -107,12 +101,15 @@ def test_a_thread_whose_deletion_was_cut_off_can_be_made_again(tmp_path, monkeyp
     """By its own owner, who need not acquire the store anew."""
     store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
     epoch = begun(store, "t")
+    added = join([appended(b"\x91\x01")])
     for seq in range(1, 600):
-        assert store.commit(epoch, [step("t", seq)]) == [None]
+        one = step("t", seq, writes={}, deltas={"n": DeltaRow(seq - 1, added)})
+        assert store.commit(epoch, [one]) == [None]
     monkeypatch.setattr(_retention, "_remove_rest", _cut_off)
     with pytest.raises(InterruptedError):
         store.delete_thread(epoch, "t")
     monkeypatch.undo()
+    assert verify(tmp_path / "s").sound  # what is left of it is no damage
     assert store.load("t") is None
     assert store.commit(epoch, [step("t", 0, branch="new")]) == [None]
     assert [image.checkpoint.seq for image in store.history("t")] == [0]
@@ -122,3 +119,24 @@ def test_a_thread_whose_deletion_was_cut_off_can_be_made_again(tmp_path, monkeyp
 
 def _cut_off(*_args):
     raise InterruptedError
+
+
+@pytest.mark.parametrize("survives", ["power-loss", "process-kill"])
+def test_a_store_whose_disk_failed_as_it_was_taken_is_not_taken_again(
+    tmp_path, monkeypatch, survives
+):
+    """Semantics 13: a failed sync is never made again; who opens the store anew may take it."""
+    store = LMDBCheckpointer(tmp_path / "s", survives=survives)
+
+    def broken(kv):
+        raise kv.broken(OSError(errno.EIO, "no disk"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LmdbKv, "sync", broken)
+        with pytest.raises(StoreBroken):
+            store.acquire()
+    with pytest.raises(StoreBroken, match="no disk"):
+        store.acquire()
+    store.close()
+    assert store.acquire() == 2
+    store.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.checkpoint._lmdb_kv import LmdbTxn
+from beamweaver.checkpoint.base import no_faults
 from beamweaver.checkpoint.deltas import appended, join
 from beamweaver.checkpoint.records import DeltaRow
 from beamweaver.errors import StoreFull
@@ -52,7 +54,7 @@ class Threads:
             known.pop(name, None)
 
 
-def run(path, seed, after, *, count=25, survives="power-loss", tries=3):
+def run(path, seed, after, *, count=25, survives="power-loss", tries=3, faults=no_faults):
     """Carry the history out.
 
     Args:
@@ -62,7 +64,22 @@ def run(path, seed, after, *, count=25, survives="power-loss", tries=3):
         count: How many calls.
         survives: The store's class.
         tries: How often a call is made that finds the store full.
+        faults: What the store's points are told to.
     """
+    store = LMDBCheckpointer(path, survives=survives)
+    store.now = lambda: 0.0
+    store.faults = faults
+    with told(store, after):
+        epoch = _again(store.acquire, tries)
+        threads = Threads(seed)
+        for _ in range(count):
+            _one(store, epoch, threads, tries)
+    store.close()
+
+
+@contextlib.contextmanager
+def told(store, after):
+    """Within the block, `after(store)` is called after each transaction of the store that was committed."""
     commit = LmdbTxn.commit
 
     def committing(txn):
@@ -71,16 +88,10 @@ def run(path, seed, after, *, count=25, survives="power-loss", tries=3):
             after(store)
 
     LmdbTxn.commit = committing
-    store = LMDBCheckpointer(path, survives=survives)
-    store.now = lambda: 0.0
     try:
-        epoch = _again(store.acquire, tries)
-        threads = Threads(seed)
-        for _ in range(count):
-            _one(store, epoch, threads, tries)
+        yield
     finally:
         LmdbTxn.commit = commit
-    store.close()
 
 
 def _again(call, tries):

@@ -17,7 +17,7 @@ from tests.simulation.faults import POINTS
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-__all__ = ["Totals"]
+__all__ = ["Totals", "joined"]
 
 _KINDS = ("engine steps", "turns", "processes", "faults", "edits")
 
@@ -48,7 +48,7 @@ class Totals:
 
     def take(self, seed: int, world: World | None) -> None:
         """Count one history; None for one in which something did not hold."""
-        self.ranges = _joined([*self.ranges, (seed, seed)])
+        self.ranges = joined([*self.ranges, (seed, seed)])
         self.counts["schedules"] += 1
         if world is None:
             self.failing.append(seed)
@@ -70,7 +70,7 @@ class Totals:
 
     def add(self, other: Totals) -> None:
         """Take in what was counted elsewhere."""
-        self.ranges = _joined([*self.ranges, *other.ranges])
+        self.ranges = joined([*self.ranges, *other.ranges])
         self.seconds += other.seconds
         self.failing += other.failing
         for name in ("counts", "faults", "reached", "raised", "died"):
@@ -112,7 +112,7 @@ class Totals:
         return totals
 
 
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges in order, those that touch as one; a seed that is there twice is refused."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):

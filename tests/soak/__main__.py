@@ -30,14 +30,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=None, help="stop after so many cases")
     parser.add_argument("--seeds", metavar="A..B", help="the seeds from A to B, without B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was counted, if it is")
+    parser.add_argument("--parts", metavar="A,B", help="only these parts of a soak that has parts")
     options = parser.parse_args(argv)
     if options.seeds:
         first, _, last = options.seeds.partition("..")
         options.seed, options.count = int(first), int(last) - int(first)
     soak = importlib.import_module(f"tests.soak.{options.name}")
     more = {"json": options.json} if options.json else {}
-    if more and "json" not in inspect.signature(soak.run).parameters:
-        parser.error(f"the soak {options.name} counts nothing that could be kept; leave --json out")
+    if options.parts:
+        more["parts"] = options.parts.split(",")
+    for name in more:
+        if name not in inspect.signature(soak.run).parameters:
+            parser.error(f"the soak {options.name} has no --{name}; leave it out")
     failures = soak.run(options.minutes, options.seed, options.count, **more)
     print(f"{options.name}: {failures} failures")
     return 1 if failures else 0

@@ -1,10 +1,13 @@
-"""How a store grows: appended values, readers beside a writer, short threads, long histories."""
+"""How a store grows: with appended values, many channels, readers, short threads, long histories."""
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import time
+from typing import TypedDict
 
+from beamweaver import END, START, Command, Graph
 from beamweaver.checkpoint import Codec, LMDBCheckpointer
 from beamweaver.checkpoint.deltas import appended, join
 from beamweaver.checkpoint.records import Chain, DeltaRow
@@ -12,6 +15,7 @@ from tests.checkpoint.kit import step
 
 _CODEC = Codec()
 _PAGES_A_COMMIT = 4
+_MANY = 1_200
 _ITEM = "x" * 1_021  # three bytes of msgpack make it 1 KiB
 
 
@@ -75,6 +79,41 @@ def untouched(path, _share):
     return {"megabytes": round(size / 1e6, 2)}, [] if size <= 11_000_000 else ["too large"]
 
 
+def many_channels(path, share):
+    """A graph of 1,200 channels whose steps write one: a step costs what changed, not what there is."""
+    steps = max(64, int(640 * share))
+    sizes = {
+        number: _of_channels(path.with_name(f"{path.name}-{number}"), number, steps)
+        for number in (2, _MANY)
+    }
+    # All versions are written each 64 steps: a name and a number of each channel.
+    maps = (steps // 64 + 2) * _MANY * 16
+    more = sizes[_MANY] - sizes[2]
+    wrong = [] if more <= 2 * maps + 100_000 else [f"{more} bytes more than with two channels"]
+    return {"steps": steps, "bytes": sizes[_MANY], "bytes with 2 channels": sizes[2]}, wrong
+
+
+def _of_channels(path, number, steps):
+    """What a store takes after a run of so many steps."""
+    names = [f"channel_{at:04}" for at in range(number)]
+    graph = Graph(TypedDict("Channels", dict.fromkeys(names, int)), name="wide")
+
+    def count(state):
+        n = state[names[0]] + 1
+        return Command(update={names[0]: n}, goto="count" if n < steps else END)
+
+    graph.add_node("count", count, destinations=("count", END)).add_edge(START, "count")
+    store = LMDBCheckpointer(path, survives="process-kill")
+    with graph.compile(checkpointer=store, recursion_limit=steps + 1) as app:
+        outcome = app.invoke(dict.fromkeys(names, 0), thread_id="t")
+        history = list(itertools.islice(app.get_state_history("t"), 3))
+    size = _size(store)
+    store.close()
+    assert outcome.state == dict.fromkeys(names, 0) | {names[0]: steps}
+    assert [len(view.values) for view in history] == [number] * 3
+    return size
+
+
 def _read(path, ends):
     store = LMDBCheckpointer(path, survives="process-kill")
     while time.monotonic() < ends:
@@ -136,14 +175,7 @@ def long_history(path, share):
     """A thread of 10,000 checkpoints: a page of history takes at most 5 ms."""
     count = max(1_000, int(10_000 * share))
     store = LMDBCheckpointer(path, survives="process-kill")
-    epoch = store.acquire()
-    for start in range(0, count, 500):
-        steps = [
-            step("t", seq, writes={f"c{seq % 20}": b"x" * 50}) for seq in range(start, start + 500)
-        ]
-        for one in steps[::64]:
-            one.record.checkpoint.writes["mark"] = b"1"
-        store.commit(epoch, [_full(one) for one in steps])
+    lengthen(store, store.acquire(), count)
     times = []
     for before in (None, count // 2, count // 4, None, None):
         began = time.perf_counter()
@@ -153,6 +185,18 @@ def long_history(path, share):
     store.close()
     middle = sorted(times)[2] * 1_000
     return {"page_ms": round(middle, 2)}, [] if middle <= 5 else [f"a page takes {middle:.1f} ms"]
+
+
+def lengthen(store, epoch, count):
+    """Make a thread of so many checkpoints, of 20 channels in turn."""
+    for start in range(0, count, 500):
+        steps = [
+            step("t", seq, writes={f"c{seq % 20}": b"x" * 50})
+            for seq in range(start, min(start + 500, count))
+        ]
+        for one in steps[::64]:
+            one.record.checkpoint.writes["mark"] = b"1"
+        store.commit(epoch, [_full(one) for one in steps])
 
 
 def _full(one):
@@ -169,6 +213,7 @@ def _full(one):
 MEASURES = {
     "appending": appending,
     "untouched": untouched,
+    "many channels": many_channels,
     "readers": readers,
     "short threads": short_threads,
     "long history": long_history,
