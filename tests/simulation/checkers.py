@@ -215,7 +215,6 @@ class Checkers:
         self.troubled: set[tuple[Process, str]] = set()
         """Threads of which the store refused something, even that they are drained."""
         self.steps = 0
-        self.edits = 0
 
     def listener(self, process: Process) -> Any:
         """What hears the events of one process."""

@@ -22,6 +22,8 @@ __all__ = ["Client", "Died"]
 _ACCEPTED = (Completed, Interrupted, Cancelled, Drained, Failed, RunFailed)
 
 
+_STOPPED = ("failed", "waiting", "cancelled", "drained")
+"""A run that stands so goes on when somebody calls."""
 _REFUSALS = {"put refused", "disk full", "broken sync"}
 """Where the store refuses what nobody waits for, the run rests until somebody calls."""
 
@@ -81,8 +83,7 @@ class Client:
 
     def died(self) -> None:
         """The process to which it spoke is no more."""
-        if not self.done:
-            self._go(Died())
+        self._go(Died())
 
     def _lose(self) -> None:
         """The answer is lost on its way, and the call is made again."""
@@ -128,21 +129,27 @@ class Client:
                 except Died:
                     continue
             self.kept.append(str(start.run_id))
-        if self.rng.random() < 0.5 and not self.world.config.weights.keys() & _REFUSALS:
-            yield from self._wait_for_its_turn()
+        yield from self._wait_for_its_turn()
         yield from self._until_complete(second)
         self.kept.clear()
 
     def _wait_for_its_turn(self) -> Iterator[Any]:
         """What is kept has its turn though nobody calls; behind a run that stopped it waits for a call."""
+        if self.rng.random() < 0.3:
+            return
         self.at = "the turn of what it told"
-        while self._inbox() and self._goes_on():
+        waits = not self.world.config.weights.keys() & _REFUSALS
+        while self._inbox() and (stands := self._stands()) not in _STOPPED:
+            died = stands == "complete" and self.world.faults.kill_between_runs()
+            if not (died or waits):
+                return
             with contextlib.suppress(Died):
                 yield None
+            waits = waits or not self.world.faults.left  # so nothing was refused since it died
 
-    def _goes_on(self) -> bool:
+    def _stands(self) -> str:
         state = self.world.process.runtime.get_state(self.thread_id)
-        return state is None or state.status not in ("failed", "waiting", "cancelled", "drained")
+        return "complete" if state is None else state.status
 
     def _inbox(self) -> list[str]:
         """The run ids of the messages that wait."""
@@ -159,11 +166,11 @@ class Client:
             except Died:
                 message = self._again(start)
                 continue
-            if type(outcome) is Completed and start.run_id in self._names(outcome):
-                return
             self._look_for_kept()
-            if type(outcome) is Completed and self._went_by(start):
+            if type(outcome) is Completed and self._is_over(start, outcome):
                 return
+            if type(outcome) is Completed and self.kept:
+                yield from self._wait_for_its_turn()
             message = self._next(outcome, start)
 
     def _again(self, start: Invoke) -> Any:
@@ -180,6 +187,10 @@ class Client:
         for label in self.kept:
             if label not in waits and label not in log:
                 self.world.checkers.wrong.append(f"the message {label!r}, which was kept, is lost")
+
+    def _is_over(self, start: Invoke, outcome: Completed) -> bool:
+        """Whether the run of an input is complete, by what a call gave or by what is there."""
+        return start.run_id in self._names(outcome) or self._went_by(start)
 
     def _went_by(self, start: Invoke) -> bool:
         """Whether the run of a kept input ended unseen: an amendment that came too late began another one."""

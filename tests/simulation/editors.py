@@ -164,7 +164,7 @@ class Editor(Client):
 
     def _do(self, call: Callable[[Runtime], Any]) -> Iterator[Any]:
         """What a call gives that waits on this stack; None if nobody can know what came of it."""
-        self.world.checkers.edits += 1
+        self.world.faults.struck["edits"] += 1
         done = self.world.edit(call)
         yield from self._pause()
         return done

@@ -35,6 +35,9 @@ POINTS = (
 """The named points of the runtime; a test compares them with those that its code names."""
 _WITHIN = ("actor kill", "process kill", "cancel", "noise", "duplicate", "disk full")
 """What may strike also while a node waits inside of a turn."""
+_DEATHS = ("process kill", "dies at point", "dies before commit", "dies after commit")
+_MOST_BETWEEN = 2
+"""How often the process dies between two runs, faults being left or not."""
 _HARMLESS = ("noise", "duplicate")
 """What is no fault, and not limited."""
 _CHANCES = {
@@ -89,6 +92,7 @@ class Faults:
         self.raised: Counter[str] = Counter()
         self.died: Counter[str] = Counter()
         self.full_for = 0
+        self.between_runs = 0
         chances = {k: c for k, c in _CHANCES.items() if k != "power cut" or config.sync}
         self._lot = _Lot(chances, config.weights)
         self._within = _Lot({k: chances[k] for k in _WITHIN}, config.weights)
@@ -125,8 +129,18 @@ class Faults:
         self._count(kind)
         return True
 
+    def kill_between_runs(self) -> bool:
+        """Whether the process dies now that only an inbox has the next run; perhaps as the last fault."""
+        kind = next((kind for kind in _DEATHS if kind in self.weights), None)
+        if kind is None or self.between_runs >= _MOST_BETWEEN:
+            return False
+        self.between_runs += 1
+        self._count(kind)
+        self.world.doomed = True
+        return True
+
     def _count(self, kind: str) -> None:
-        self.left -= 1
+        self.left = max(self.left - 1, 0)
         self.made += 1
         self.struck[kind] += 1
         self.world.note(f"fault: {kind}")

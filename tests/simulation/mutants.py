@@ -6,19 +6,31 @@ seed that finds each; the seeds are kept in `mutants.txt`, and CI replays them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 
 from beamweaver.checkpoint import _retention
+from beamweaver.checkpoint._meta import fence_of
 from beamweaver.checkpoint.deltas import join
 from beamweaver.checkpoint.entries import Finished
 from beamweaver.checkpoint.records import DeltaRow
 from beamweaver.checkpoint.store import RecordWriter
-from beamweaver.engine import _branches, effects, growth, merge, migrate, plan, rows, state
+from beamweaver.engine import (
+    _branches,
+    _continuing,
+    calls,
+    effects,
+    growth,
+    merge,
+    migrate,
+    plan,
+    rows,
+    state,
+)
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._attempts import Attempts
 from beamweaver.engine._core import Core
@@ -28,6 +40,7 @@ from beamweaver.engine.machine import Machine
 from beamweaver.runtime import keeping
 from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.recovery import Recovery
+from beamweaver.runtime.substeps import SubSteps
 from beamweaver.runtime.waiters import Waiters
 from beamweaver.runtime.writer import CheckpointWriter
 from tests.mutants import Mutant, read_found
@@ -149,10 +162,11 @@ def _lost(original: Any, waiters: Any, thread_id: str, incarnation: int) -> Any:
 
 
 def _same_epoch(original: Any, self: Any, expected: int) -> bool:
+    """Who takes the store writes under its number, and the store's own stays as it is."""
     if expected == 0:
         return bool(original(self, expected))
-    self._epoch, self._fence = expected, self._kv.begin(write=False).get(b"e") or self._fence
     self.adopt(expected + 1)
+    self._fence = fence_of(expected)
     return True
 
 
@@ -182,6 +196,51 @@ def _out_of_time_early(original: Any, self: Any, task: Any) -> None:
     for effect in self._effects[before:]:
         if isinstance(effect, SetTimer):
             effect.delay /= 2
+
+
+def _out_of_time_late(original: Any, self: Any, task: Any) -> None:
+    before = len(self._effects)
+    original(self, task)
+    for effect in self._effects[before:]:
+        if isinstance(effect, SetTimer):
+            effect.delay *= 2
+
+
+def _counts_twice(original: Any, self: Any, task: Any, attempt: Any) -> Any:
+    """A failure that is followed by another attempt counts as two."""
+    task.failures += 1
+    return original(self, task, attempt)
+
+
+def _tells_twice(original: Any, *args: Any) -> None:
+    original(*args)
+    original(*args)
+
+
+def _first_of_all(original: Any, self: Any, ident: Any, digest: bytes) -> Any:
+    """A sub-step gets the result of the first one of its task."""
+    return next(iter(self._known.values()), None) or original(self, ident, digest)
+
+
+def _takes_again(original: Any, found: Any, call: Any) -> Any:
+    """An answer to a question that has one takes its place."""
+    asked = {q.id: (t.position, q) for t in found.step.tasks for q in t.questions or ()}
+    if call.answers is None or not asked.keys() >= call.answers.keys():
+        return original(found, call)
+    return [(*asked[id_], answer) for id_, answer in call.answers.items()]
+
+
+def _several(*mutants: Mutant) -> Mutant:
+    """Several changes that are one fault."""
+
+    @contextlib.contextmanager
+    def all_of_them() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for mutant in mutants:
+                stack.enter_context(mutant())
+            yield
+
+    return all_of_them
 
 
 def _sleeps_half(original: Any, self: Any, due: float, rest: float, key: Any) -> Any:
@@ -236,19 +295,9 @@ def _drops_the_last(original: Any, self: Any) -> None:
     original(self)
 
 
-class _same_ids:
+def _one_step(original: Any, branch: str, namespace: str, _step: int, path: str) -> str:
     """Tasks of one path have one id in all steps."""
-
-    def __enter__(self) -> None:
-        original = state.task_id
-        ids = lambda branch, namespace, _step, path: original(branch, namespace, 0, path)
-        self._patches = [patch.object(module, "task_id", ids) for module in (state, effects)]
-        for each in self._patches:
-            each.start()
-
-    def __exit__(self, *_error: object) -> None:
-        for each in self._patches:
-            each.stop()
+    return str(original(branch, namespace, 0, path))
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -286,6 +335,17 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "an attempt comes too early": _around(Attempts, "_wake_when_due", _early),
     "a timeout comes too early": _around(Attempts, "_start", _out_of_time_early),
+    "a timeout comes too late": _around(Attempts, "_start", _out_of_time_late),
+    "a failure counts twice": _around(Attempts, "_retry_later", _counts_twice),
+    "a failure is told twice": _around(Attempts, "_tell_failed", _tells_twice),
+    "a sub-step gets another one's result": _around(SubSteps, "_recorded", _first_of_all),
+    "an answer is taken twice": _several(
+        _around(_continuing, "answers_for", _takes_again),
+        _instead(calls, "refuse_answered", lambda *_: None),
+    ),
+    "the first death is one too many": _instead(
+        Machine, "one_death_too_many", lambda self: self.ownership().get("deaths", 0) > 0
+    ),
     "a sleep is too short": _around(Pauses, "_begin", _sleeps_half),
     "sleeps are lost on load": _after_load(_without_sleeps),
     "results of sub-steps are lost on load": _after_load(_without_memos),
@@ -307,7 +367,9 @@ MUTANTS: dict[str, Mutant] = {
         plan, "_in_order", lambda f, graph, pulled: f(graph, pulled)[::-1]
     ),
     "a commit of a group is forgotten": _around(CheckpointWriter, "_write", _drops_the_last),
-    "task ids repeat": _same_ids,
+    "task ids repeat": _several(
+        _around(state, "task_id", _one_step), _around(effects, "task_id", _one_step)
+    ),
     "told messages are not recovered": _instead(Recovery, "_unread_batch", lambda _self: None),
     "what a step added is lost": _around(growth, "_delta", _nothing_added),
     "a delta goes on top of another value": _instead(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Totals", "joined"]
 
-_KINDS = ("engine steps", "turns", "processes", "faults", "edits")
+_KINDS = ("engine steps", "turns", "processes", "faults")
 
 
 class Totals:
@@ -60,7 +60,6 @@ class Totals:
                 "turns": world.turns,
                 "processes": world.lives,
                 "faults": faults.made,
-                "edits": world.checkers.edits,
             }
         )
         self.faults += faults.struck

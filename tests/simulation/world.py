@@ -175,6 +175,8 @@ class World:
         if "edits" in config.weights:
             self.editors.append(Editor(self, "edited", random.Random(f"{config.seed} edited")))
         self.editing = False
+        self.doomed = False
+        """Whether the process dies when the clients have had their turn."""
         self.noise: list[Any] = []
         self.olds: list[Process] = []
         self.lives = 0
@@ -307,6 +309,8 @@ class World:
             self._turn_clients()
             if not self.active and not self.editors:
                 break
+            if self.process.over:
+                continue
             self.turns += 1
             quiet = 0 if self.faults.left else quiet + 1
             assert self.turns < MOST_TURNS, f"{self.config.seed=}: no end; {self.describe()}"
@@ -338,7 +342,8 @@ class World:
     def _go_on_within(self) -> None:
         if not self.process.hub.draining or self.faults.rng.random() < 0.02:
             self._turn_clients()  # while it drains they rarely call: nothing of their haste costs time here
-        self.faults.disturb(within=True)
+        if not self.process.over:
+            self.faults.disturb(within=True)
 
     def _settle(self) -> None:
         turns = 0
@@ -358,7 +363,9 @@ class World:
         return any(image is not None and image.inbox for image in images)
 
     def _turn_clients(self) -> None:
-        self.active = [client for client in self.active if not client.turn()]
+        self.active = [c for c in self.active if self.process.over or not c.turn()]
+        if self.doomed:
+            self.doomed, self.process.ends.dying = False, True
 
     def _turn_olds(self) -> None:
         for old in list(self.olds):
