@@ -173,9 +173,10 @@ def acknowledge(cell: Inbox) -> None:
     book = cell.book
     if book is None:
         return
-    for tie in book.ties:
-        tie()
-    book.ties = ()
+    if book.ties:
+        for tie in book.ties:
+            tie()
+        book.ties = ()
     ack, book.ack = book.ack, None
     if isinstance(ack, Future):
         ack.offer(True)
@@ -218,18 +219,17 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
         cell.reason = reason
         book, cell.book = cell.book, None
         reply, cell.reply = cell.reply, None
-    for timer in list(book.timers or ()) if book is not None else ():
-        timer.cancel()
     cell.system.forget(cell)
-    for release in book.names if book is not None else ():
-        _release(cell, release)
+    if book is not None and (book.timers or book.names):
+        _give_back(cell, book)
     if reply is not None:
         reply.offer_error(ActorExit(repr(cell), reason))
-    drain(cell, reason)
+    if cell.q or cell.sysq:
+        drain(cell, reason)
     if book is not None:
         _spread(cell, book, reason)
     _report(cell, reason)
-    if book is not None:
+    if book is not None and (book.ack is not None or book.joiners):
         _answer_starter(cell, book, reason, ignored=ignored)
         for joiner, wanted in book.joiners:
             if wanted is None or wanted == reason or is_quiet(reason):
@@ -242,6 +242,13 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
     return True
 
 
+def _give_back(cell: Inbox, book: Book) -> None:
+    for timer in list(book.timers or ()):
+        timer.cancel()
+    for release in book.names:
+        _release(cell, release)
+
+
 def _release(cell: Inbox, release: Callable[[Inbox], object]) -> None:
     try:
         release(cell)
@@ -250,17 +257,20 @@ def _release(cell: Inbox, release: Callable[[Inbox], object]) -> None:
 
 
 def _spread(cell: Inbox, book: Book, reason: ExitReason) -> None:
-    for caller in list(book.deferred or ()):
-        caller.offer_error(ActorExit(repr(cell), reason))
-    for kid in list(book.kids):
-        kid.parent_ended(reason)
+    if book.deferred:
+        for caller in list(book.deferred):
+            caller.offer_error(ActorExit(repr(cell), reason))
+    if book.kids:
+        for kid in list(book.kids):
+            kid.parent_ended(reason)
     if book.links:
         _signal_links(cell, book, reason)
     parent = cell.parent
     if parent is not None and book.run is not None:
         parent.put_system(Down(book.run, reason))
-    for observer, token in book.monitors.values():
-        _tell(token if observer is None else observer, token, reason)
+    if book.monitors:
+        for observer, token in book.monitors.values():
+            _tell(token if observer is None else observer, token, reason)
     if parent is not None and parent.book is not None:
         parent.book.kids.pop(cell, None)  # type: ignore[call-overload]  # a Cell is a Kid
 

@@ -268,7 +268,8 @@ class DynamicSupervisor(Family):
         if child.run is not child.ran:
             self._untrack(child.run)
         self._untrack(child.ran)
-        self._forget_retry(child)
+        if child.restarting is not None or child.timer is not None:
+            self._forget_retry(child)
         child.run = None
         self._children.pop(child.id, None)
         if isinstance(self._budget, ChildBudget):

@@ -108,6 +108,11 @@ class _Urgent:
         self._cell.put_system(message)
 
 
+_LOOKS = {WhichChildren, CountChildren, GetChildSpec}
+"""The requests that change nothing, which it answers even while it ends."""
+_OF_RUNS = {death.Started, Down, death.StartFailed, death.StartIgnored}
+
+
 class Answer:
     """Where the answer to a request goes: to an asker, or as a `ChildReply` to a cell."""
 
@@ -184,16 +189,16 @@ class Family(Actor):
         raise Refuse(TypeError(f"a supervisor does not understand {type(message).__name__}"))
 
     def _serve(self, request: Request, answer: Answer) -> None:
-        if type(request) is WhichChildren:
+        if type(request) not in _LOOKS:
+            if self._ending is not None:
+                raise ActorExit(self, self._ending)
+            self._manage(request, answer)
+        elif type(request) is WhichChildren:
             answer.set([self._info(child) for child in self._members()])
         elif type(request) is CountChildren:
             answer.set(self._counts())
         elif type(request) is GetChildSpec:
             answer.set(self._get(request.id).spec)
-        elif self._ending is not None:
-            raise ActorExit(self, self._ending)
-        else:
-            self._manage(request, answer)
 
     def _manage(self, request: Request, answer: Answer) -> None:
         raise NotImplementedError
@@ -239,16 +244,17 @@ class Family(Actor):
         kwargs: Any = spec.kwargs  # not copied: the call of `__init__` does that
         if Actor not in actor.__mro__:  # `issubclass` asks an ABC, in Python
             actor, args = Hosted, (actor, *args)
-        cell = system.make(actor, args, kwargs, name=spec.name, parent=self.cell)
+        me = self.cell
+        cell = system.make(actor, args, kwargs, name=spec.name, parent=me)
         if spec.execution is not None:
             system.place(cell, spec.execution)
         run.cell = cell
         child.run = run
         child.restarting = None
         book = cell.pages()
-        book.ack = (self.cell, run)
+        book.ack = (me, run)
         book.run = run
-        self.cell.nursery()[cell] = None
+        me.nursery()[cell] = None
         seconds = spec.start_timeout
         if seconds is None:
             seconds = system.limits.start_timeout
@@ -259,7 +265,7 @@ class Family(Actor):
             child.run = None
             self._disarm(run)
             raise
-        if self.cell.stopped and self.cell.actor is None:
+        if me.stopped and me.actor is None:
             cell.parent_ended(KILLED)  # this supervisor was given up meanwhile
         return run
 
@@ -320,27 +326,25 @@ class Family(Actor):
         if kind is Alarm:
             self._ring()
             return True
-        run = getattr(message, "token", None)
+        run = message.token if kind in _OF_RUNS else None
         if type(run) is not Run:
             return False
         if kind is death.Started:
             run.starting = False
             self._adopt(run)
             if not run.ending:
-                self._disarm(run)
+                self._due.pop(run, None)
             if self.system.watched:
                 self._report_started(run)
-        elif kind is death.StartIgnored:
-            run.ignored = True
-            self._settle(run, NORMAL)
-        elif kind is death.StartFailed:
-            self._settle(run, message.reason)
         elif kind is Down:
             if run.starting:
                 return True  # StartFailed or StartIgnored says more
             self._settle(run, message.reason)
+        elif kind is death.StartIgnored:
+            run.ignored = True
+            self._settle(run, NORMAL)
         else:
-            return False
+            self._settle(run, message.reason)
         self._changed(run)
         return True
 
@@ -349,7 +353,7 @@ class Family(Actor):
         run.child.ran = run
 
     def _settle(self, run: Run, reason: ExitReason) -> None:
-        self._disarm(run)
+        self._due.pop(run, None)
         run.ended = reason
 
     def _changed(self, run: Run) -> None:
@@ -399,9 +403,10 @@ class Family(Actor):
         reason, spec = run.ended, run.child.spec
         if reason is None:
             return
+        if is_quiet(reason) and (spec.restart != "permanent" or reason != NORMAL):
+            return
         killed = reason == KILLED and spec.shutdown_rule == BRUTAL_KILL
-        quiet = is_quiet(reason) and (reason != NORMAL or spec.restart != "permanent")
-        if not killed and not quiet and not run.ignored:
+        if not killed and not run.ignored:
             self._report("shutdown_error", run.child, reason)
 
     # The decision table

@@ -58,6 +58,10 @@ class Order:
         self.done = done
 
 
+_ITS_OWN = {Order, StopRequest, Ended}
+"""The system messages besides `ExitSignal` that the cell itself understands."""
+
+
 class Continue:
     """What `handle_continue` leaves for the end of the handler."""
 
@@ -210,6 +214,8 @@ class Cell(Inbox):
         try:
             if self.fresh is not None:
                 self._begin(worker)
+                if not (self.q or self.sysq or self.after):
+                    return None
             while self.actor is not None:
                 try:
                     self._serve(self.actor, worker)
@@ -332,17 +338,18 @@ class Cell(Inbox):
             message = self.sysq.popleft()
         except IndexError:
             return
-        if type(message) is ExitSignal:
+        kind = type(message)
+        if kind is ExitSignal:
             self._signal(actor, message, worker)
-        elif type(message) is Order:
+        elif kind not in _ITS_OWN:
+            if not actor._system(message):  # noqa: SLF001
+                self._call(worker, actor.on_signal, message)
+        elif kind is Order:
             message.done.offer(message.apply(self))
-        elif type(message) is StopRequest:
+        elif kind is StopRequest:
             actor._end(message.reason)  # noqa: SLF001
-        elif type(message) is Ended:
-            if message.watch.live:
-                self._call(worker, actor.on_signal, Down(message.watch.token, message.reason))
-        elif not actor._system(message):  # noqa: SLF001
-            self._call(worker, actor.on_signal, message)
+        elif message.watch.live:
+            self._call(worker, actor.on_signal, Down(message.watch.token, message.reason))
 
     def _signal(self, actor: Hooks, signal: ExitSignal, worker: Worker) -> None:
         if signal.kill:
