@@ -178,10 +178,10 @@ def acknowledge(cell: Inbox) -> None:
             tie()
         book.ties = ()
     ack, book.ack = book.ack, None
-    if isinstance(ack, Future):
-        ack.offer(True)
-    elif ack is not None:
+    if isinstance(ack, tuple):
         ack[0].put_system(Started(ack[1]))
+    elif ack is not None:
+        ack.offer(True)
 
 
 def die(cell: Inbox, reason: ExitReason, *, stop: bool = True) -> None:

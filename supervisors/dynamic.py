@@ -270,7 +270,7 @@ class DynamicSupervisor(Family):
         self._untrack(child.ran)
         if child.restarting is not None or child.timer is not None:
             self._forget_retry(child)
-        child.run = None
+        child.run = child.ran = None  # no reference cycle with its runs stays behind
         self._children.pop(child.id, None)
         if isinstance(self._budget, ChildBudget):
             self._budget.forget(child.id)
@@ -304,5 +304,9 @@ class DynamicSupervisor(Family):
 
     def _find(self, key: Any) -> Child | None:
         cell: Any = getattr(key, "cell", None)
-        child = self._runs.get(cell) if cell is not None else self._children.get(key)
-        return child if child is None or cell is None or matches(child, key) else None
+        if cell is None:
+            return self._children.get(key)
+        child = self._runs.get(cell)
+        if child is None or (child.run is not None and child.run.cell is cell):
+            return child
+        return child if matches(child, key) else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
 from supervisors import death
 from supervisors.actor import Actor, Reply
 from supervisors.errors import ActorExit, AlreadyStarted, NotFound, StartError, SupervisorsError
@@ -34,24 +36,30 @@ if TYPE_CHECKING:
 __all__ = ["Alarm", "Answer", "Child", "Family", "Run", "TryAgain"]
 
 
-class Child:
-    """A child of a supervisor: its spec, and its present run if it has one."""
+class _Entity(msgspec.Struct, eq=False):
+    """Something that is itself and no value; a Struct, for those are made fast."""
 
-    __slots__ = ("failures", "id", "last", "ran", "restarting", "restarts", "run", "spec", "timer")
+    __repr__ = object.__repr__  # they refer to each other
 
-    def __init__(self, child_id: Hashable, spec: ChildSpec) -> None:
-        """Make a child that does not run."""
-        self.id = child_id
-        self.spec = spec
-        self.run: Run | None = None
-        self.restarting: Run | None = None  # the run that is to be replaced
-        self.ran: Run | None = (
-            None  # the last run whose start succeeded: by it others know the child
-        )
-        self.restarts = 0
-        self.failures = 0  # in a row, for the backoff
-        self.last: ExitReason = NORMAL
-        self.timer: TimerRef | None = None
+
+class Child(_Entity, eq=False):
+    """A child of a supervisor: its spec, and its present run if it has one.
+
+    Attributes:
+        restarting: the run that is to be replaced
+        ran: the last run whose start succeeded: by it others know the child
+        failures: in a row, for the backoff
+    """
+
+    id: Hashable
+    spec: ChildSpec
+    run: Run | None = None
+    restarting: Run | None = None
+    ran: Run | None = None
+    restarts: int = 0
+    failures: int = 0
+    last: ExitReason = NORMAL
+    timer: TimerRef | None = None
 
     @property
     def state(self) -> ChildState:
@@ -63,20 +71,16 @@ class Child:
         return "starting" if self.run.starting else "running"
 
 
-class Run:
+class Run(_Entity, eq=False):
     """One incarnation of a child; the token of every message about it."""
 
-    __slots__ = ("cell", "child", "ended", "ending", "ignored", "since", "starting")
-
-    def __init__(self, child: Child, since: float) -> None:
-        """Make the run of `child` that begins at `since`."""
-        self.child = child
-        self.since = since
-        self.cell: Cell | None = None
-        self.starting = True
-        self.ending = False
-        self.ignored = False
-        self.ended: ExitReason | None = None
+    child: Child
+    since: float
+    cell: Cell | None = None
+    starting: bool = True
+    ending: bool = False
+    ignored: bool = False
+    ended: ExitReason | None = None
 
 
 class Alarm:
@@ -113,31 +117,27 @@ _LOOKS = {WhichChildren, CountChildren, GetChildSpec}
 _OF_RUNS = {death.Started, Down, death.StartFailed, death.StartIgnored}
 
 
-class Answer:
-    """Where the answer to a request goes: to an asker, or as a `ChildReply` to a cell."""
+class Answer(msgspec.Struct, eq=False):
+    """Where the answer to a request goes: to the cell of `reply_to`, or else to the asker of `reply`."""
 
-    __slots__ = ("_reply", "_reply_to")
-
-    def __init__(self, reply: Reply | None, reply_to: tuple[Cell, object] | None) -> None:
-        """Answer the cell of `reply_to`, if it is given, else the asker of `reply`."""
-        self._reply = reply
-        self._reply_to = reply_to
+    reply: Reply | None
+    reply_to: tuple[Cell, object] | None
 
     def set(self, value: object = None) -> None:
         """Answer with `value`."""
-        if self._reply_to is not None:
-            cell, token = self._reply_to
+        if self.reply_to is not None:
+            cell, token = self.reply_to
             cell.put(ChildReply(token, value, None))
-        elif self._reply is not None:
-            self._reply.set(value)
+        elif self.reply is not None:
+            self.reply.set(value)
 
     def set_exception(self, error: BaseException) -> None:
         """Answer with `error`."""
-        if self._reply_to is not None:
-            cell, token = self._reply_to
+        if self.reply_to is not None:
+            cell, token = self.reply_to
             cell.put(ChildReply(token, None, error))
-        elif self._reply is not None:
-            self._reply.set_exception(error)
+        elif self.reply is not None:
+            self.reply.set_exception(error)
 
 
 class Family(Actor):
@@ -251,7 +251,8 @@ class Family(Actor):
         run.cell = cell
         child.run = run
         child.restarting = None
-        book = cell.pages()
+        book = cell.book
+        assert book is not None, "a child has one from the first"
         book.ack = (me, run)
         book.run = run
         me.nursery()[cell] = None

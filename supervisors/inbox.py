@@ -14,6 +14,8 @@ from _thread import allocate_lock
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from supervisors.cancel import CancelToken
 from supervisors.kill import shield
 from supervisors.scheduler import here
@@ -110,7 +112,7 @@ NOTHING: dict[Any, Any] = _Nothing()
 """What `Book`'s tables are until they are needed; whoever adds to one makes it, under the system's lock."""
 
 
-class Book:
+class Book(msgspec.Struct, eq=False):
     """What only some actors need.
 
     Attributes:
@@ -127,22 +129,19 @@ class Book:
         token: what its handlers may look at, to know that it is to end
     """
 
-    __slots__ = ("ack", "deferred", "joiners", "kids", "links", "monitors", "names", "run", "ties",
-                 "timers", "token")  # fmt: skip
+    links: dict[Inbox, object] = NOTHING
+    monitors: dict[object, tuple[Inbox | None, Any]] = NOTHING
+    kids: dict[Kid, None] = NOTHING
+    timers: set[TimerRef] | None = None
+    deferred: set[Future[Any]] | None = None
+    joiners: tuple[tuple[Future[Any], ExitReason | None], ...] = ()
+    names: tuple[Callable[[Inbox], object], ...] = ()
+    run: object = None
+    ack: Future[Any] | tuple[Inbox, object] | None = None
+    ties: tuple[Callable[[], object], ...] = ()
+    token: CancelToken | None = None
 
-    def __init__(self) -> None:
-        """Make an empty book."""
-        self.links: dict[Inbox, object] = NOTHING
-        self.monitors: dict[object, tuple[Inbox | None, Any]] = NOTHING
-        self.kids: dict[Kid, None] = NOTHING
-        self.timers: set[TimerRef] | None = None
-        self.deferred: set[Future[Any]] | None = None
-        self.joiners: tuple[tuple[Future[Any], ExitReason | None], ...] = ()
-        self.names: tuple[Callable[[Inbox], object], ...] = ()
-        self.run: object = None
-        self.ack: Future[Any] | tuple[Inbox, object] | None = None
-        self.ties: tuple[Callable[[], object], ...] = ()
-        self.token: CancelToken | None = None
+    __repr__ = object.__repr__  # it refers to those who refer to it
 
 
 class Inbox:

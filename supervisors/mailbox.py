@@ -18,7 +18,6 @@ from supervisors.scheduler import here
 from supervisors.signals import Down, Exit
 
 if TYPE_CHECKING:
-    from _thread import LockType
     from collections.abc import Callable
 
     from supervisors.future import Future
@@ -173,7 +172,15 @@ class Cell(Inbox):
         if error is None and (self.q or self.sysq or self.after):
             error = self._slice(worker)
         worker.nest.pop()
-        self._end_slice(worker, below, busy, error)
+        worker.cell = below  # from here on as the end of `turn`, without its calls
+        self.holder = None
+        if error is not None:
+            traceback.clear_frames(error.__traceback__)
+        if self.busy is not busy:
+            return
+        busy.release()
+        if (self.sysq or (self.q and not self.held)) and busy.acquire(False):
+            self.scheduler.submit_lazy(self, worker)
 
     def _seize(self, worker: Worker) -> bool:
         if self.scheduler.quiet(worker):
@@ -193,12 +200,6 @@ class Cell(Inbox):
             error = self._slice(worker)
         else:
             error = self.context.run(self._slice, worker)
-        self._end_slice(worker, below, busy, error)
-
-    def _end_slice(
-        self, worker: Worker, below: object, busy: LockType, error: BaseException | None
-    ) -> None:
-        """Give the worker back, and let others run a slice; have one run if messages came meanwhile."""
         worker.cell = below
         self.holder = None
         if error is not None:
@@ -333,23 +334,25 @@ class Cell(Inbox):
         return actor.on_receive(message)
 
     def _run_system(self, actor: Hooks, worker: Worker) -> None:
-        assert self.sysq is not None
-        try:
-            message = self.sysq.popleft()
-        except IndexError:
-            return
-        kind = type(message)
-        if kind is ExitSignal:
-            self._signal(actor, message, worker)
-        elif kind not in _ITS_OWN:
-            if not actor._system(message):  # noqa: SLF001
-                self._call(worker, actor.on_signal, message)
-        elif kind is Order:
-            message.done.offer(message.apply(self))
-        elif kind is StopRequest:
-            actor._end(message.reason)  # noqa: SLF001
-        elif message.watch.live:
-            self._call(worker, actor.on_signal, Down(message.watch.token, message.reason))
+        queue = self.sysq
+        assert queue is not None, "what is to be run was put there"
+        while queue and self.phase < CLOSING and not self.after:
+            try:
+                message = queue.popleft()
+            except IndexError:
+                return
+            kind = type(message)
+            if kind is ExitSignal:
+                self._signal(actor, message, worker)
+            elif kind not in _ITS_OWN:
+                if not actor._system(message):  # noqa: SLF001 - the actor's side of its cell
+                    self._call(worker, actor.on_signal, message)
+            elif kind is Order:
+                message.done.offer(message.apply(self))
+            elif kind is StopRequest:
+                actor._end(message.reason)  # noqa: SLF001
+            elif message.watch.live:
+                self._call(worker, actor.on_signal, Down(message.watch.token, message.reason))
 
     def _signal(self, actor: Hooks, signal: ExitSignal, worker: Worker) -> None:
         if signal.kill:

@@ -307,21 +307,18 @@ class PoolScheduler:
                     return slot.pop()
                 self._enqueue(slot.pop())
             worker.streak = 0
-            return self._take_queued(worker)
+            hi, lo, idle = self.hi, self.lo, self.idle
+            if idle and (not (hi or lo) or self.clock.monotonic() - self.idle_since >= _GATHER):
+                self.idle_since = self.clock.monotonic()
+                return idle.popleft()
+            if lo and (worker.lo_run < _LO_RUN or not hi):
+                worker.lo_run += 1
+                return lo.popleft()
+            if hi:
+                worker.lo_run = 0
+                return hi.popleft()
         except IndexError:
             return self._take(worker)  # somebody else was faster: look again
-
-    def _take_queued(self, worker: PoolWorker) -> Runnable | None:
-        hi, lo, idle = self.hi, self.lo, self.idle
-        if idle and (not (hi or lo) or self.clock.monotonic() - self.idle_since >= _GATHER):
-            self.idle_since = self.clock.monotonic()
-            return idle.popleft()
-        if lo and (worker.lo_run < _LO_RUN or not hi):
-            worker.lo_run += 1
-            return lo.popleft()
-        if hi:
-            worker.lo_run = 0
-            return hi.popleft()
         return None
 
     def quiet_queues(self) -> bool:

@@ -24,7 +24,7 @@ from supervisors.events import Event, OnDeadLetter, OnEvent, log_event
 from supervisors.exits import KILLED, SHUTDOWN, Abnormal, Crashed, ExitReason
 from supervisors.fork import refuse, watch
 from supervisors.future import Future
-from supervisors.inbox import ENDED, Inbox, Name
+from supervisors.inbox import ENDED, Book, Inbox, Name
 from supervisors.kill import shield
 from supervisors.limits import Closable, Limits
 from supervisors.mailbox import Cell, Ignore
@@ -232,7 +232,8 @@ class ActorSystem:
         cell = Cell(self, actor_class, kind.lane, next(self._numbers))
         cell.busy.acquire()  # so that messages to its name do not run it before it is launched
         cell.fresh = (args, kwargs)
-        cell.parent = parent
+        if parent is not None:  # it will need a book, and now nobody else can make one
+            cell.parent, cell.book = parent, Book()
         if kind.isolated:
             cell.context = Context()
         if kind.execution != "pooled":
