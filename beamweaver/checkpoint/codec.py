@@ -9,6 +9,7 @@ Not kept: that two places share one object; tracebacks, causes and contexts of e
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import hashlib
@@ -125,6 +126,12 @@ class Codec:
         written = name or self._classes.names.get(cls) or type_name(cls)
         self._classes.add(cls, [written, type_name(cls), *aliases], form)
         return cls
+
+    def telling(self, on_large: Callable[[str, int], None]) -> Codec:
+        """The same codec, classes that are registered later included, that tells another of large values."""
+        other = copy.copy(self)
+        other.on_large = on_large
+        return other
 
     def encode(self, value: object, path: str = "$") -> bytes:
         """A value as bytes.
