@@ -314,15 +314,15 @@ class ChannelCodec:
 
     def encode(self, value: object, path: str = "$") -> bytes:
         """A value as bytes; see `Codec.encode`."""
-        if not self.native:
-            return self._codec.encode(value, path)
         if type(value) in self._exact or (self._check is not None and self._check(value)):
             try:
                 data = _encode(value)
             except (OverflowError, UnicodeEncodeError):
                 data = self._codec._walked(value, path)  # noqa: SLF001 one module
-        else:
+        elif self.native:
             data = self._codec._walked(value, path)  # noqa: SLF001 one module
+        else:
+            return self._codec.encode(value, path)
         if len(data) > self._noted:
             self._codec._note(value, path, len(data))  # noqa: SLF001 one module
         return data
