@@ -27,6 +27,7 @@ __all__ = [
     "Retrying",
     "SendRow",
     "Slept",
+    "StepEntry",
     "StepFailed",
     "TaskFailed",
     "TaskRow",
@@ -246,7 +247,7 @@ class Failing(msgspec.Struct, array_like=True, frozen=True, tag=16):
     failure: FailureRow | None = None
 
 
-Entry: TypeAlias = (
+StepEntry: TypeAlias = (
     Finished
     | TaskFailed
     | Retrying
@@ -257,9 +258,11 @@ Entry: TypeAlias = (
     | StepFailed
     | Memo
     | Slept
-    | Inner
     | Edited
     | Paused
     | Handled
     | Failing
 )
+"""An entry of the open step itself."""
+
+Entry: TypeAlias = StepEntry | Inner

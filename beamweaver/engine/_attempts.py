@@ -294,11 +294,13 @@ class Attempts(Handling):
         timeout, idle = task.timeout, task.idle
         if timeout is None and idle is None:
             timeout, idle = node.timeout, node.idle
-        me: Any = self  # no `cast`, which is a call; the arguments by their places are quicker too
-        attempt = Attempt(
-            task, node, state.branch, state.step.number, view, timeout, idle, me,
-            task.position, task.failures + 1, task.first_us,
+        me: Any = self  # no `cast`, which is a call
+        step, place, tries, first = (
+            state.step.number, task.position, task.failures + 1, task.first_us,
         )  # fmt: skip
+        attempt = Attempt(
+            task, node, state.branch, step, view, timeout, idle, me, place, tries, first
+        )
         if task.handling is not None:
             attempt.handle(task.handling)
         self.running[task.position] = attempt

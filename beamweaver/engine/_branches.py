@@ -154,9 +154,9 @@ class Branches(Admissions):
             asked = [
                 (task.position, question) for task in tasks for question in task.open_questions
             ]
-            if asked:
-                self._keep_promise(asked, self.env.decode_any(promised), stop)
-                return
+            assert asked, "a run that waits has asked"
+            self._keep_promise(asked, self.env.decode_any(promised), stop)
+            return
         super()._commit_stop(stop)
 
     def _keep_promise(self, asked: list[tuple[int, Question]], answer: Any, stop: Stop) -> None:

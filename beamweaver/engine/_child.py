@@ -12,7 +12,6 @@ from beamweaver.checkpoint.records import Checkpoint, Record, encode_record
 from beamweaver.engine._ahead import Loose
 from beamweaver.engine._callers import Callers
 from beamweaver.engine._core import Stop
-from beamweaver.engine.effects import Noted, Publish
 from beamweaver.engine.failures import describe
 from beamweaver.engine.kept import is_kept
 from beamweaver.engine.merge import Merged
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from beamweaver.checkpoint.records import ThreadRow
     from beamweaver.engine._children import Children, Handed
     from beamweaver.engine.calling import Calling
-    from beamweaver.engine.effects import Attempt
+    from beamweaver.engine.effects import Attempt, Noted
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import InnerState, Result, Task
 
@@ -352,7 +351,9 @@ class Child(Callers):
             writes = checkpoint.writes or self._start_writes()
         except SerializationError as error:
             self.state.opening = opening
-            self.state.step.failure = describe(error, "", "", 1)
+            me = self.attempt
+            self.state.step.failure = describe(error, me.node.name, me.task_id, me.number)
+            self.state.row = self.new_row("failed")
             if self.alive:
                 self._end("failed")
             return False
@@ -378,9 +379,8 @@ class Child(Callers):
         if self.alive:
             self.touch()
             return
-        for effect in self.asked_for():
-            if isinstance(effect, (Publish, Noted)):
-                self.outer.pass_event(effect)
+        for effect in self.asked_for():  # one that is no more has nothing but to tell
+            self.outer.pass_event(effect)
 
     def run_stopped(self) -> None:
         """That was told to the machine around when it happened."""

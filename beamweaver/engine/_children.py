@@ -204,20 +204,24 @@ class Children(Line):
 
     def room_again(self) -> None:
         """There may be room for another task: one of those that wait for it goes on."""
-        root = self.root()
-        for machine in root.starved or ():
+        starved, over = self.root().starved or {}, []
+        for machine in starved:
             waiting = machine.ready_async or machine.ready
-            if not waiting or machine.has_room(waiting[0]):
-                assert root.starved is not None, "it was just looked through"
-                del root.starved[machine]
+            if not waiting:
+                over.append(machine)  # it was stopped meanwhile
+            elif machine.has_room(waiting[0]):
+                over.append(machine)
                 machine.touch()
-                return
+                break
+        for machine in over:
+            del starved[machine]
 
     def cleared_in_family(self) -> None:
         """All that ran here was given up."""
         for attempt in self.running.values():
             if self.is_counted(attempt):
                 self.count(attempt, -1)
+                self.room_again()
 
     def count(self, attempt: Attempt, change: int) -> None:
         """A function runs more, or less, here and in all that is around."""

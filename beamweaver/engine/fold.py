@@ -156,7 +156,7 @@ def _go_to(state: RunState, checkpoint: Checkpoint, env: Env) -> None:
 def fold_entries(state: RunState, entries: tuple[Entry, ...], env: Env) -> None:
     """Fold entries into the open step, those of graphs in its tasks included."""
     for entry in entries:
-        if type(entry) is Inner:
+        if isinstance(entry, Inner):
             _apply_inner(state, entry, env)
         else:
             apply_entry(state, entry, env)

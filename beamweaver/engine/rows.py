@@ -44,7 +44,7 @@ from beamweaver.engine.state import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from beamweaver.checkpoint.entries import Entry
+    from beamweaver.checkpoint.entries import Entry, StepEntry
     from beamweaver.engine.calls import Call
     from beamweaver.engine.env import Decoder, Env
     from beamweaver.engine.state import RunState
@@ -254,7 +254,7 @@ def holds_steps(entries: Iterable[Entry]) -> bool:
     return False
 
 
-def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
+def apply_entry(state: RunState, entry: StepEntry, env: Env) -> None:
     """Fold one stored entry into the open step."""
     match entry:
         case Finished():
@@ -286,7 +286,9 @@ def apply_entry(state: RunState, entry: Entry, env: Env) -> None:
             _apply_to_step(state, entry)
 
 
-def _apply_to_step(state: RunState, entry: Entry) -> None:
+def _apply_to_step(
+    state: RunState, entry: Handled | Paused | Failing | MergeFailed | StepFailed
+) -> None:
     """Fold what concerns the step as a whole, or hands a task over."""
     step = state.step
     match entry:
@@ -303,7 +305,7 @@ def _apply_to_step(state: RunState, entry: Entry) -> None:
                 step.unheard = failure_of(entry.failure, "on_failure", "", 1)
         case MergeFailed():
             step.failure = failure_of(entry.failure, entry.node, "", 1)
-        case StepFailed():
+        case _:  # StepFailed
             step.failure = failure_of(entry.failure, "", "", 1)
 
 

@@ -56,7 +56,7 @@ class Planned(Quiet, eq=False):
     node: str
     update: dict[str, Any]
     data: dict[str, bytes]
-    timeout: float | None = None
+    timeout: float | None
     idle: float | None = None
 
 

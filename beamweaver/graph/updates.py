@@ -394,8 +394,7 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
                 node=node,
                 key=key,
             )
-        if type(value) not in channel.whole:
-            channel.check_value(value, node=node, sent=(who, target.name))
+        channel.check_value(value, node=node, sent=(who, target.name))
     if send.timeout is not None:
         try:
             timeouts(send.timeout, f"the timeout of a Send to {send.node!r}")

@@ -27,17 +27,14 @@ def children(hub: Hub) -> list[ChildSpec]:
     specs = [
         ChildSpec("registry", Registry, args=(hub,)),
         ChildSpec("timers", Timers, args=(hub,)),
-        # What is significant ends for good when the runtime cannot go on (`Hub.fatal`), and the tree with it.
+        # These two end for good when the runtime cannot go on (`Hub.fatal`), and the tree with them.
         ChildSpec("writer", CheckpointWriter, args=(hub,), restart="transient", significant=True),
         ChildSpec("loop", NodeLoop, args=(hub,), restart="transient", significant=True),
         ChildSpec("threads", ThreadSupervisor, args=(hub,)),
         ChildSpec("recovery", Recovery, args=(hub,)),
     ]
     if hub.store.spool is not None:
-        given = (hub, hub.store.spool)
-        specs.append(
-            ChildSpec("postman", Postman, args=given, restart="transient", significant=True)
-        )
+        specs.append(ChildSpec("postman", Postman, args=(hub, hub.store.spool)))
     return specs
 
 

@@ -96,7 +96,9 @@ class Ctx:
         self._called[graph.name] += key is None
         return output_of(graph, memo.value, env)
 
-    def interrupt(self, value: Any, *, key: str | None = None) -> Any:
+    def interrupt(
+        self, value: Any, *, key: str | None = None, schema: bytes = b"", kind: Any = None
+    ) -> Any:
         ordinal = self._asked
         self._asked += key is None
         id_ = interrupt_id(self._attempt.scope, ordinal, key)
@@ -104,7 +106,8 @@ class Ctx:
             if question.id == id_ and question.answer is not None:
                 return self._driver.env.decode_any(question.answer)
         data = self._driver.env.encode_any(value)
-        raise Asks(Question(id_, ordinal if key is None else -1, key, value, data))
+        place = ordinal if key is None else -1
+        raise Asks(Question(id_, place, key, value, data, schema=schema, type=kind))
 
 
 class TestEnv:

@@ -11,10 +11,12 @@ from beamweaver.checkpoint.entries import (
     Answered,
     Asked,
     Edited,
+    FailureRow,
     Finished,
     Inner,
     Memo,
     SendRow,
+    TaskFailed,
     TaskRow,
     UpRow,
 )
@@ -161,6 +163,13 @@ def test_every_value_of_a_commit_counts_for_the_bounds_in_bytes(part, values):
         return size_of(Commit(thread_id="t", incarnation=1, record=record))
 
     assert (sized(part), sized(msgspec.structs.replace(part, **values))) == (0, len(DATA))
+
+
+def test_what_has_a_bound_of_its_own_counts_for_nothing():
+    """The texts of failures are cut where they are made."""
+    failed = TaskFailed(0, 1, FailureRow("code", "ValueError", "y" * 1000, "y" * 1000))
+    record = Record(1, 1, 0, None, (failed,))
+    assert size_of(Commit(thread_id="t", incarnation=1, record=record)) == 0
 
 
 def test_a_told_message_counts_for_the_bounds_in_bytes():

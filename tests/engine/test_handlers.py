@@ -6,6 +6,7 @@ import pytest
 
 from beamweaver.checkpoint.entries import Finished, Handled, TaskFailed
 from beamweaver.engine import CallKind
+from beamweaver.engine.effects import Attempt
 from beamweaver.errors import ErrorHandlerFailed, NodeExit, NodeFailed, StepTimeout
 from beamweaver.graph import Graph
 from beamweaver.types import START, Completed, Interrupted, Overwrite, RetryPolicy, Send
@@ -453,3 +454,12 @@ def test_it_and_a_question_in_one_step():
     assert type(driver.invoke({})) is Interrupted
     assert len(driver.entries(Finished)) == 1
     assert driver.resume("yes").state["log"] == ["handled", "ask:yes"]
+
+
+def test_what_follows_a_handled_failure_is_of_the_attempt_that_failed():
+    """A router after the task is given the number of that attempt, and effects under the handler's name."""
+    driver = handled(boom, Counts(), "^>a", b={})
+    driver.invoke({})
+    (task,) = {attempt.task for attempt in driver.started}
+    attempt = Attempt.of(task, driver.graph.nodes["a"], "branch", 1, {}, None)
+    assert (attempt.number, attempt.scope) == (1, f"handler:{attempt.task_id}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from beamweaver.engine import CallKind
 from beamweaver.errors import (
     AlreadyAnswered,
     AmbiguousResume,
+    InvalidAnswer,
     InvalidCall,
     NothingToResume,
     SerializationError,
@@ -286,3 +288,48 @@ def test_a_question_and_a_failed_sibling_are_both_durable():
     driver.crash()
     assert [i.node for i in driver.machine.open_interrupts()] == ["ask"]
     assert driver.resume("yes").state["log"] == ["bad", "ask:yes"]
+
+
+class TestSchemas:
+    """`interrupt(schema=…)`: what an answer must be."""
+
+    def waiting(self, kind=None):
+        def ask(_state, ctx):
+            return {"x": ctx.interrupt("how many?", schema=b'{"type":"integer"}', kind=kind)}
+
+        driver = Driver(fan(ask=ask))
+        assert driver.invoke({}).interrupt.schema == {"type": "integer"}
+        return driver
+
+    def test_an_answer_that_does_not_fit_leaves_the_question_open(self):
+        """semantics 9: the question stays."""
+        driver = self.waiting(int)
+        with pytest.raises(InvalidAnswer, match="Expected `int`.*the question is open"):
+            driver.resume("many")
+        assert driver.resume(3).state["x"] == 3
+
+    def test_after_a_crash_the_description_judges(self):
+        driver = self.waiting(int)
+        driver.crash()
+        with pytest.raises(InvalidAnswer, match="does not fit its schema"):
+            driver.resume("many")
+        assert driver.resume(3).state["x"] == 3
+
+    def test_of_a_map_none_is_kept_where_one_does_not_fit(self):
+        driver = self.waiting()
+        (question,) = driver.machine.state.step.tasks[0].questions
+        with pytest.raises(InvalidAnswer) as refused:
+            driver.resume(answers={question.id: "many"})
+        assert refused.value.interrupt_id == question.id
+        assert question.answer is None
+
+    def test_an_instance_is_kept_as_plain_values(self):
+        class Count(msgspec.Struct):
+            n: int
+
+        def ask(_state, ctx):
+            return {"x": ctx.interrupt("how many?", schema=b'{"type":"object"}')}
+
+        driver = Driver(fan(ask=ask))
+        driver.invoke({})
+        assert driver.resume(Count(3)).state["x"] == {"n": 3}

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from beamweaver.engine import CallKind
-from beamweaver.errors import CallRefused, NodeFailed, Quarantined, UnknownInterrupt
+from beamweaver.errors import (
+    CallRefused,
+    InvalidCall,
+    NodeFailed,
+    NothingToResume,
+    Quarantined,
+    UnknownChannel,
+    UnknownInterrupt,
+)
+from beamweaver.events import MessageRejected
 from beamweaver.limits import Limits
 from beamweaver.types import Cancelled, Completed, Drained, Interrupted
 from tests.engine.driver import Driver, Later
@@ -325,3 +334,62 @@ class TestActorsThatDie:
         assert driver.machine.active
         assert len(driver.commits) == before
         assert driver.row.run.deaths == 0
+
+
+class TestRejected:
+    """A message that cannot be taken is kept as rejected, for its sender has gone."""
+
+    def reject(self, driver, id_=None):
+        call = driver.tell(None, CallKind.RESUME, answer="yes")
+        call.id, call.lasting = id_ or call.id, True
+        driver.run()
+        assert isinstance(driver.replies[call.id].error, NothingToResume)
+        return call
+
+    def test_one_that_comes_again_is_rejected_again_and_kept_once(self):
+        """Its actor may have died before it was told."""
+        driver = Driver(fan(a=None))
+        driver.invoke({})
+        first = self.reject(driver)
+        before = len(driver.commits)
+        self.reject(driver, first.id)
+        assert [each.id for each in driver.row.rejected] == [first.id]
+        assert len(driver.commits) == before
+        assert [e.message_id for e in driver.told_events(MessageRejected)] == [first.id] * 2
+
+    def test_it_is_kept_where_nobody_listens(self):
+        driver = Driver(fan(a=None), publishing=False)
+        driver.invoke({})
+        call = self.reject(driver)
+        assert [each.id for each in driver.row.rejected] == [call.id]
+        assert driver.events == []
+
+
+class TestPlacesAtTheHead:
+    def test_a_call_from_the_head_is_as_one_from_nowhere(self):
+        """semantics 10."""
+        driver = Driver(fan(a=None))
+        driver.invoke({"x": 1})
+        before = len(driver.commits)
+        outcome = driver.branch(CallKind.CONTINUE, checkpoint=driver.head)
+        assert (outcome.checkpoint_id, len(driver.commits)) == (driver.head, before)
+        assert driver.branch(CallKind.INVOKE, {"x": 2}, checkpoint=driver.head).state["x"] == 2
+        assert driver.row.run.number == 2
+
+    def test_a_new_thread_has_no_checkpoint(self):
+        driver = Driver(fan(a=None))
+        with pytest.raises(InvalidCall, match="has no checkpoint"):
+            driver.branch(CallKind.INVOKE, {"x": 1}, fork=True)
+        assert driver.status is None
+
+
+def test_an_input_that_other_code_of_the_graph_judged_is_judged_again():
+    """An app may be called whose graph has the name of the one that its runtime has, and other keys."""
+    driver = Driver(fan(a=None))
+    other = Driver(graph("^>a", schema=None, a=lambda _s: None))
+    call = driver.send(CallKind.INVOKE)
+    call.input = other.prepared({"nope": 1})
+    driver.run()
+    with pytest.raises(UnknownChannel, match="'nope'"):
+        driver.answer(call)
+    assert driver.status is None

@@ -7,9 +7,15 @@ import random
 import pytest
 
 from beamweaver.engine import CallKind
+from beamweaver.errors import (
+    IdempotencyKeyReused,
+    NodeFailed,
+    NothingToResume,
+    UnknownRun,
+)
 from beamweaver.limits import Limits
 from tests.engine.driver import Crashed, Driver, Later
-from tests.engine.graphs import fan
+from tests.engine.graphs import fails, fan
 
 FAST, SLOW = 150, 2_000
 
@@ -101,3 +107,85 @@ def test_a_repeated_call_gets_the_first_outcome():
     driver.run()
     assert driver.answer(again).state == driver.answer(first).state
     assert driver.row.run.number == 1
+
+
+def keyed(driver, kind, value=None, digest=b"d", **options):
+    call = driver.send(kind, value, **options)
+    call.key, call.key_digest = "k", digest
+    return call
+
+
+def test_a_key_that_came_with_another_message_is_refused():
+    driver = Driver(fan(a=None))
+    first = keyed(driver, CallKind.INVOKE, {"x": 1})
+    driver.run()
+    other = keyed(driver, CallKind.INVOKE, {"x": 2}, b"other")
+    driver.run()
+    with pytest.raises(IdempotencyKeyReused) as refused:
+        driver.answer(other)
+    assert (refused.value.key, refused.value.message_id) == ("k", first.id)
+    assert driver.values["x"] == 1
+
+
+def test_one_that_repeats_a_message_that_waits_has_its_turn_after_it():
+    driver = Driver(fan(slow=lambda s: Later(2, {"log": [s["x"]]})))
+    driver.send_invoke({"x": 1})
+    driver.run(seconds=1)
+    keyed(driver, CallKind.INVOKE, {"x": 2}, waits=False)
+    driver.run(seconds=0.1)
+    again = keyed(driver, CallKind.INVOKE, {"x": 2})
+    driver.run()
+    assert driver.answer(again).state["log"] == [1, 2]
+    assert driver.row.run.number == 2
+
+
+def test_one_that_repeats_a_message_that_is_held_hears_how_the_run_stands():
+    """A told start waits behind a run that failed until a caller goes on."""
+    driver = Driver(fan(bad=fails(1)))
+    driver.send_invoke({"x": 1})
+    keyed(driver, CallKind.INVOKE, {"x": 2}, waits=False)
+    driver.run()
+    assert (driver.status, len(driver.inbox)) == ("failed", 1)
+    again = keyed(driver, CallKind.INVOKE, {"x": 2})
+    driver.run()
+    with pytest.raises(NodeFailed):
+        driver.answer(again)
+
+
+def test_one_that_repeats_a_rejected_message_is_refused_as_it_was():
+    driver = Driver(fan(a=None))
+    driver.invoke({})
+    other = driver.tell(None, CallKind.RESUME, answer="no")
+    first = keyed(driver, CallKind.RESUME, answer="yes", waits=False)
+    other.lasting = first.lasting = True
+    driver.run()
+    assert [each.id for each in driver.row.rejected] == [other.id, first.id]
+    again = keyed(driver, CallKind.RESUME, answer="yes")
+    driver.run()
+    with pytest.raises(NothingToResume) as refused:
+        driver.answer(again)
+    assert refused.value.message == driver.replies[first.id].error.message
+
+
+def test_one_whose_run_was_deleted_has_no_outcome():
+    driver = Driver(fan(a=None))
+    keyed(driver, CallKind.INVOKE, {"x": 1}, run_id="R")
+    driver.run()
+    driver.invoke({"x": 2})
+    driver.store.delete_runs(driver.epoch, "t", ["R"])
+    again = keyed(driver, CallKind.INVOKE, {"x": 1})
+    driver.run()
+    with pytest.raises(UnknownRun, match="its run 'R' is not recorded any more"):
+        driver.answer(again)
+
+
+def test_an_input_with_a_key_is_never_taken_for_the_call_of_a_dead_process():
+    """It is a message of its own: the run that was left ends first."""
+    driver = Driver(fan(slow=lambda s: Later(2, {"log": [s["x"]]})), recover=False)
+    driver.send_invoke({"x": 1})
+    driver.run(seconds=1)
+    driver.crash()
+    call = keyed(driver, CallKind.INVOKE, {"x": 1})
+    driver.run()
+    assert driver.answer(call).state["log"] == [1, 1]
+    assert driver.row.run.number == 2

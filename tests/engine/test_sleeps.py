@@ -6,6 +6,7 @@ import pytest
 
 from beamweaver.checkpoint.entries import Slept
 from beamweaver.engine import CallKind
+from beamweaver.engine.state import Sleep
 from beamweaver.errors import (
     NodeFailed,
     NothingToResume,
@@ -334,3 +335,56 @@ class TestCrashes:
         driver.checks = True
         assert driver.invoke({}).state["log"] == ["a", "b", "c"]
         assert len(driver.told_events(TaskStarted)) == 6
+
+
+class TestWhatComesTooLate:
+    def test_a_sleep_of_an_attempt_that_was_given_up_is_refused(self):
+        driver = Driver(fan(a=lambda _s: HANGS, options={"a": {"timeout": 2}}))
+        driver.fails({})
+        (attempt,) = driver.started
+        driver.machine.slept(attempt, Sleep(0, None, driver.env.now_us(), 5.0))
+        driver.run()
+        assert driver.entries(Slept) == []
+
+    def test_the_timer_of_a_sleep_that_is_over_wakes_nobody(self):
+        driver = asleep(graph("^>a", a=sleeps("a", 100, 100)))
+        driver.run(seconds=1)
+        ((old, _at),) = driver.timers.items()
+        driver.run(seconds=100)
+        driver.machine.fired(old)
+        driver.run(seconds=1)
+        assert (driver.runs("a"), driver.stored_status) == (2, "sleeping")
+
+    def test_a_run_that_is_cut_while_its_waking_is_written_starts_nothing(self):
+        driver = asleep()
+        driver.run(until=lambda: not driver.machine.at_rest and driver.machine.in_flight)
+        driver.machine.cut()
+        driver.run()
+        assert (driver.runs("a"), driver.status) == (1, "drained")
+
+
+def test_a_sleep_that_the_stores_index_says_is_over_is_over():
+    """The clock may have been set back since the due time was noticed."""
+    driver = asleep()
+    driver.recover = False
+    driver.crash()
+    driver.machine.begin(recover=True, due=True)
+    began = driver.now
+    driver.run()
+    assert driver.status == "complete"
+    assert driver.now == began
+
+
+def test_of_several_sleeps_only_those_that_are_over_by_then_are():
+    driver = asleep(fan(a=sleeps("a", 100), b=sleeps("b", 300)))
+    driver.recover = False
+    driver.crash()
+    driver.machine.begin(recover=True, due=True)
+    driver.run(seconds=0)
+    assert [task.asleep for task in driver.machine.state.step.tasks] == [False, True]
+
+
+def test_a_run_sleeps_where_nobody_listens():
+    driver = Driver(fan(a=sleeps("a", 100)), publishing=False)
+    driver.invoke({})
+    assert (driver.status, driver.events) == ("complete", [])

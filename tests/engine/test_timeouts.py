@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from beamweaver.engine.effects import SetTimer
 from beamweaver.errors import NodeTimeout, RunTimeout, StepTimeout
-from beamweaver.types import Completed, RetryPolicy, Send
-from tests.engine.driver import HANGS, Driver, Later
+from beamweaver.types import Completed, RetryPolicy, Send, TimeoutPolicy
+from tests.engine.driver import HANGS, START_TIME, Driver, Later
 from tests.engine.graphs import asks, fan, graph
 
 
@@ -258,3 +259,85 @@ class TestRuns:
             driver.machine.fired(key)
         driver.run()
         assert driver.status == "complete"
+
+
+IDLE = TimeoutPolicy(idle=2)
+
+
+def beats(driver):
+    """The attempt that runs gives a sign of life."""
+    driver.started[-1].beat(driver.env.clock())
+
+
+class TestIdle:
+    """semantics 7: `TimeoutPolicy(idle=…)`, seconds without a sign of life."""
+
+    def started(self, one):
+        driver = Driver(one)
+        driver.sent = driver.send_invoke({})
+        driver.run(seconds=1)
+        return driver
+
+    def test_an_attempt_without_a_sign_of_life_fails(self):
+        driver = self.started(fan(a=hangs, options={"a": {"timeout": IDLE}}))
+        driver.run()
+        with pytest.raises(NodeTimeout, match=r"no sign of life within its idle timeout of 2 s"):
+            driver.answer(driver.sent)
+        assert driver.now - START_TIME == pytest.approx(2)
+        assert len(driver.killed) == 1
+
+    def test_each_sign_of_life_begins_the_time_anew(self):
+        driver = self.started(fan(a=hangs, options={"a": {"timeout": IDLE}}))
+        beats(driver)
+        driver.run(seconds=1.5)
+        beats(driver)
+        driver.run()
+        assert isinstance(driver.replies[driver.sent.id].error, NodeTimeout)
+        assert driver.now - START_TIME == pytest.approx(4.5)
+
+    def test_one_that_ends_in_time_leaves_no_timer(self):
+        driver = Driver(fan(a=takes(1), options={"a": {"timeout": IDLE}}))
+        assert type(driver.invoke({})) is Completed
+        assert driver.timers == {}
+
+    def test_the_timer_of_an_attempt_that_ended_says_nothing(self):
+        one = graph("^>a a>b", a=None, b=takes(9), options={"a": {"timeout": IDLE}})
+        driver = self.started(one)
+        (late,) = {e.key for e in driver.effects if type(e) is SetTimer and e.key[0] == "idle"}
+        driver.machine.fired(late)
+        driver.run()
+        assert type(driver.answer(driver.sent)) is Completed
+
+    def test_a_sign_of_life_inside_is_one_of_all_around(self):
+        child = graph("^>x", name="child", x=takes(5))
+        driver = self.started(fan(c=child, options={"c": {"timeout": IDLE}}))
+        beats(driver)
+        driver.run(seconds=1.5)
+        assert driver.status == "running"
+        driver.run(until=lambda: driver.replies)
+        assert isinstance(driver.replies[driver.sent.id].error, NodeTimeout)
+        assert driver.now - START_TIME == pytest.approx(3)
+
+
+def test_a_call_that_takes_a_run_up_gives_it_its_own_limits():
+    """Each option that the call gives replaces the run's; the others hold."""
+    driver = Driver(fan(a=takes(5)), recover=False)
+    driver.send_invoke({}, run_timeout=90.0, step_timeout=80.0)
+    driver.run(seconds=1)
+    driver.crash()
+    with pytest.raises(StepTimeout, match="step_timeout of 2 s"):
+        driver.go_on(step_timeout=2.0)
+    assert driver.row.run.options.run_timeout == 90.0
+
+
+def test_an_amendment_of_a_recovered_run_gives_it_its_whole_time():
+    """semantics 6: a caller's continuation has a fresh `run_timeout`."""
+    driver = Driver(fan(a=takes(8), options={"run_timeout": 10}))
+    driver.send_invoke({"x": 1})
+    driver.run(seconds=1)
+    driver.crash()
+    driver.run(seconds=6)
+    call = driver.send_invoke({"x": 2})
+    driver.run()
+    assert driver.answer(call).state["x"] == 2
+    assert driver.timers == {}
