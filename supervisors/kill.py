@@ -83,10 +83,6 @@ class Job:
 
     def __init__(self, *, inject: bool = True) -> None:
         """Make a job that no worker has taken; `inject=False` forbids the async exception."""
-        self.prepare(inject)
-
-    def prepare(self, inject: bool) -> None:
-        """Set the fields; for subclasses whose users write `__init__`."""
         self.claim = [True]
         self.window: list[bool] = []
         self.inject = inject

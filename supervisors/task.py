@@ -18,7 +18,7 @@ from supervisors.signals import Down, TaskDone, TaskEnded, TaskFailed
 
 if TYPE_CHECKING:
     from supervisors.mailbox import Cell
-    from supervisors.scheduler import Lane, Worker
+    from supervisors.scheduler import Lane, Releasable, Worker
     from supervisors.system import ActorSystem
     from supervisors.timers import TimerRef
 
@@ -42,6 +42,14 @@ class TaskActor(Actor, Job):
     """
 
     lane: ClassVar[Lane] = "lo"
+    # What `Job.prepare` would set: a task has values of its own only where they differ.
+    inject = True
+    injected = False
+    killed = False
+    covers = 0
+    worker: Worker | None = None
+    wake: Releasable | None = None
+    outcome: Any = None
     owner: Cell
     token: object
     _context: Context | None = None
@@ -63,7 +71,10 @@ class TaskActor(Actor, Job):
         self, system: ActorSystem, owner: Cell, token: object, context: Context | None, inject: bool
     ) -> None:
         """Become the task `token` of `owner`: for `spawn_task`."""
-        self.prepare(inject)
+        self.claim = [True]
+        self.window = []
+        if not inject:
+            self.inject = False
         self.system = system
         self.owner = owner
         self.token = token

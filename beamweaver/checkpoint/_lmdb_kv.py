@@ -92,6 +92,14 @@ class LmdbKv:
         """
         return _number(self.path) == self._file
 
+    def lost(self) -> bool:
+        """Whether the path leads to no file now, or to another one; not whether it cannot be looked at."""
+        try:
+            info = (self.path / DATA_FILE).stat()
+        except OSError as error:
+            return error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return (info.st_dev, info.st_ino) != self._file
+
     def begin(self, *, write: bool) -> LmdbTxn:
         """A new transaction; a writer waits for the writer before it."""
         if write:

@@ -33,7 +33,7 @@ from beamweaver.checkpoint._layout import (
     thread_key,
     unseal,
 )
-from beamweaver.checkpoint._prune import CHUNK, Pruning, Rule, make_plan, runs_rule
+from beamweaver.checkpoint._prune import CHUNK, Pruning, Rule, all_rule, make_plan, runs_rule
 from beamweaver.checkpoint._reads import (
     TxnStream,
     id_of,
@@ -48,7 +48,7 @@ from beamweaver.checkpoint.records import encode_thread
 from beamweaver.errors import CorruptRecord, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from beamweaver.checkpoint._kv import Txn
     from beamweaver.checkpoint.records import ThreadRow
@@ -62,6 +62,7 @@ __all__ = [
     "doomed_runs",
     "finish_job",
     "finish_jobs",
+    "keep_heads",
     "move_head",
     "prune",
 ]
@@ -247,6 +248,14 @@ def copied_row(row: ThreadRow, target: str) -> ThreadRow:
     if row.status in ("accepted", "running", "sleeping", "drained"):
         row = msgspec.structs.replace(row, status="cancelled", reason="copied")
     return msgspec.structs.replace(row, thread_id=target)
+
+
+def keep_heads(txn: Txn, threads: Mapping[str, bytes]) -> None:
+    """Remove the checkpoints before the newest ones of these threads, given with their keys' beginning."""
+    for thread_id, tid in threads.items():
+        pruning = Pruning(thread_id, all_rule, None)
+        while pruning.step(TxnEditable(txn, tid), read_marks(txn, tid))[1]:
+            pass
 
 
 def prune(

@@ -151,6 +151,10 @@ class Shared:
         """See `LmdbKv.in_place`."""
         return self._kv.in_place()
 
+    def lost(self) -> StoreUnavailable | None:
+        """See `Checkpointer.lost`."""
+        return _replaced(self.path) if self._kv.lost() else None
+
     def _check_place(self) -> None:
         if not self.in_place():
             raise _replaced(self.path)

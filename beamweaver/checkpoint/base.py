@@ -90,6 +90,10 @@ class Checkpointer(abc.ABC):
         """Whether somebody, in whatever process, owns the store now; None if that cannot be told."""
         return None
 
+    def lost(self) -> StoreError | None:
+        """Why nobody will find what its owner writes from now on, or None. Cheap: an owner asks often."""
+        return None
+
     @abc.abstractmethod
     def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
         """Take ownership.

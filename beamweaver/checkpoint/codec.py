@@ -9,6 +9,7 @@ Not kept: that two places share one object; tracebacks, causes and contexts of e
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import hashlib
@@ -125,6 +126,12 @@ class Codec:
         written = name or self._classes.names.get(cls) or type_name(cls)
         self._classes.add(cls, [written, type_name(cls), *aliases], form)
         return cls
+
+    def telling(self, on_large: Callable[[str, int], None]) -> Codec:
+        """The same codec, classes that are registered later included, that tells another of large values."""
+        other = copy.copy(self)
+        other.on_large = on_large
+        return other
 
     def encode(self, value: object, path: str = "$") -> bytes:
         """A value as bytes.
@@ -307,15 +314,15 @@ class ChannelCodec:
 
     def encode(self, value: object, path: str = "$") -> bytes:
         """A value as bytes; see `Codec.encode`."""
-        if not self.native:
-            return self._codec.encode(value, path)
         if type(value) in self._exact or (self._check is not None and self._check(value)):
             try:
                 data = _encode(value)
             except (OverflowError, UnicodeEncodeError):
                 data = self._codec._walked(value, path)  # noqa: SLF001 one module
-        else:
+        elif self.native:
             data = self._codec._walked(value, path)  # noqa: SLF001 one module
+        else:
+            return self._codec.encode(value, path)
         if len(data) > self._noted:
             self._codec._note(value, path, len(data))  # noqa: SLF001 one module
         return data

@@ -150,6 +150,11 @@ class LMDBCheckpointer(Checkpointer):
             found = lives(self._path, epoch)
         return found
 
+    def lost(self) -> StoreError | None:
+        """Whether its files were removed or replaced; see `Checkpointer.lost`."""
+        shared = self._shared
+        return None if shared is None else shared.lost()
+
     def acquire(self, *, wait: float = 0.0, takeover: Literal["force"] | None = None) -> int:
         """Take ownership; see `Checkpointer.acquire`."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from beamweaver.checkpoint._edits import TxnEditable, due_of, move_due, move_status
+from beamweaver.checkpoint._edits import due_of, move_due, move_status
 from beamweaver.checkpoint._items import Head, Item
 from beamweaver.checkpoint._keys import order_key
 from beamweaver.checkpoint._layout import (
@@ -40,7 +40,6 @@ from beamweaver.checkpoint._meta import (
     read_meta,
     write_asleep,
 )
-from beamweaver.checkpoint._prune import Pruning, all_rule
 from beamweaver.checkpoint._reads import TxnStream, read_marks, read_row
 from beamweaver.checkpoint._refusals import (
     conflict,
@@ -48,7 +47,7 @@ from beamweaver.checkpoint._refusals import (
     lost_parent,
     unencodable,
 )
-from beamweaver.checkpoint._retention import finish_job
+from beamweaver.checkpoint._retention import finish_job, keep_heads
 from beamweaver.checkpoint._stream import checkpoint_of
 from beamweaver.checkpoint.base import no_faults
 from beamweaver.checkpoint.records import encode_record
@@ -328,7 +327,9 @@ class RecordWriter:
                 if loud:
                     faults("put.after")
             if self._shallow:
-                _keep_heads(txn, written)
+                keep_heads(
+                    txn, {i.commit.thread_id: i.tid for i in written if i.commit.record.checkpoint}
+                )
             if written:
                 if loud:
                     faults("sync.before")
@@ -495,12 +496,3 @@ class RecordWriter:
         if at_us > self._asleep_us + ASLEEP_STEP_US:
             write_asleep(txn, at_us)
             self._asleep_us = at_us
-
-
-def _keep_heads(txn: Txn, items: Sequence[Item]) -> None:
-    """Remove the checkpoints before those that were just written."""
-    threads = {i.commit.thread_id: i.tid for i in items if i.commit.record.checkpoint is not None}
-    for thread_id, tid in threads.items():
-        pruning = Pruning(thread_id, all_rule, None)
-        while pruning.step(TxnEditable(txn, tid), read_marks(txn, tid))[1]:
-            pass

@@ -294,13 +294,11 @@ class Attempts(Handling):
         timeout, idle = task.timeout, task.idle
         if timeout is None and idle is None:
             timeout, idle = node.timeout, node.idle
-        me: Any = self  # no `cast`, which is a call
-        step, place, tries, first = (
-            state.step.number, task.position, task.failures + 1, task.first_us,
-        )  # fmt: skip
+        me: Any = self  # no `cast`, which is a call; the arguments by their places are quicker too
         attempt = Attempt(
-            task, node, state.branch, step, view, timeout, idle, me, place, tries, first
-        )
+            task, node, state.branch, state.step.number, view, timeout, idle, me,
+            task.position, task.failures + 1, task.first_us,
+        )  # fmt: skip
         if task.handling is not None:
             attempt.handle(task.handling)
         self.running[task.position] = attempt

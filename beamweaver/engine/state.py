@@ -56,7 +56,7 @@ class Planned(Quiet, eq=False):
     node: str
     update: dict[str, Any]
     data: dict[str, bytes]
-    timeout: float | None
+    timeout: float | None = None
     idle: float | None = None
 
 

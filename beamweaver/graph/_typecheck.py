@@ -53,6 +53,7 @@ ANYTHING: Final = Checker("anything", (), _accept)
 
 _NAMED: Final[dict[Any, str]] = {Any: "Any", None: "None", type(None): "None", Ellipsis: "..."}
 _SCALARS: Final = (int, str, bytes, float, complex, bool, bytearray)
+_MANY: Final = (list, set, frozenset)
 _WRAPPERS: Final = {"Required", "NotRequired", "ReadOnly", "Final", "ClassVar", "Annotated"}
 
 
@@ -263,11 +264,25 @@ def _container(origin: type, text: str, members: list[Checker], inside: _Look) -
     outside = _instance(origin, text)
     if all(member is ANYTHING for member in members):
         return Checker(text, (origin,), outside)
+    if origin in _MANY:
+        return Checker(text, (), _many_look(origin, members[0].exact, outside, inside))
 
     def look(value: object) -> Fault | None:
         return outside(value) or inside(value)
 
     return Checker(text, (), look)
+
+
+def _many_look(origin: type, exact: frozenset[type], outside: _Look, inside: _Look) -> _Look:
+    """The look at a list or a set, which most often is one, of items that need no look."""
+
+    def look(value: Any) -> Fault | None:
+        kind: type = type(value)
+        if kind is origin and exact.issuperset(map(type, value)):
+            return None
+        return outside(value) or inside(value)
+
+    return look
 
 
 def _all_exact(items: Iterable[object], member: Checker) -> bool:

@@ -14,7 +14,7 @@ import collections.abc as cabc
 import enum
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, get_args, get_origin
 
 from beamweaver.errors import InvalidUpdate
 from beamweaver.graph._signatures import second_annotation
@@ -81,6 +81,7 @@ class Channel:
         reducer: The reducer (`append` for a topic), or None where a step takes one write.
         kind: The kind, or None.
         exact: Types whose instances are valid updates without a further look.
+        whole: Types whose instances are valid values without a further look.
         clears: Whether the value lasts for one step only.
         stored: Whether a store keeps it.
         managed: Whether the engine computes it, so that nobody may write it.
@@ -92,7 +93,7 @@ class Channel:
 
     __slots__ = (
         "_adds", "_default", "_empty", "_judge", "_updates", "_values", "clears", "exact", "kind",
-        "managed", "name", "reducer", "stored", "type",
+        "managed", "name", "reducer", "stored", "type", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +122,7 @@ class Channel:
         self._empty = None if reducer is None else default or _empty_of(self.type, reducer)
         self._adds = reducer in _ADDS
         self.exact = frozenset[type]() if self.managed else self._updates.exact
+        self.whole = frozenset[type]() if self.managed else self._values.exact
 
     def __repr__(self) -> str:
         reducer = "" if self.reducer is None else f", {reducer_name(self.reducer)}"
@@ -150,7 +152,7 @@ class Channel:
         Raises:
             InvalidUpdate: It is not of the declared type, or the key is managed.
         """
-        if type(value) not in self.exact:
+        if type(value) not in self.exact and (self.managed or self._updates.fault(value)):
             self._refuse(self._updates, value, node)
 
     def check_value(
@@ -166,12 +168,12 @@ class Channel:
         Raises:
             InvalidUpdate: It is not of the declared type, or the key is managed.
         """
-        if self.managed or type(value) not in self._values.exact:
+        if self.managed or self._values.fault(value):
             self._refuse(self._values, value, node, sent)
 
     def _refuse(
         self, judge: Checker, value: object, node: str | None, sent: tuple[str, str] | None = None
-    ) -> None:
+    ) -> NoReturn:
         who = giver(node) if sent is None else f"{sent[0]} made a Send to {sent[1]!r} with"
         if self.managed:
             raise InvalidUpdate(
@@ -180,10 +182,7 @@ class Channel:
                 node=node,
                 key=self.name,
             )
-        fault = judge.fault(value)
-        if fault is None:
-            return
-        path, expected, got = fault
+        path, expected, got = judge.fault(value) or ("", judge.text, value)
         where = f" at {self.name}{path}" if path else ""
         raise InvalidUpdate(
             f"{who} {described(got)} for the key {self.name!r}{where}; expected {expected}. "

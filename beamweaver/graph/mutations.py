@@ -19,6 +19,7 @@ import collections
 import enum
 import types
 from collections.abc import Mapping
+from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from beamweaver.errors import StateMutated
@@ -46,15 +47,9 @@ def mutations(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str,
     Returns:
         The keys in order; empty if all is as it was.
     """
-    if len(before) == len(after):
-        try:
-            for key in before:  # quicker than by items(): this runs after each node
-                if after[key] is not before[key]:
-                    break
-            else:
-                return ()
-        except KeyError:
-            pass
+    # This runs after each node. Where the order is another one, it is looked at key by key.
+    if all(map(is_, before.values(), after.values())) and [*before] == [*after]:
+        return ()
     keys = dict.fromkeys((*before, *after))
     return tuple(key for key in keys if before.get(key, _GONE) is not after.get(key, _GONE))
 

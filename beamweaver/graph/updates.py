@@ -394,7 +394,8 @@ def _checked_send(graph: CompiledGraph, who: str, node: str | None, send: Send) 
                 node=node,
                 key=key,
             )
-        channel.check_value(value, node=node, sent=(who, target.name))
+        if type(value) not in channel.whole:
+            channel.check_value(value, node=node, sent=(who, target.name))
     if send.timeout is not None:
         try:
             timeouts(send.timeout, f"the timeout of a Send to {send.node!r}")

@@ -21,7 +21,6 @@ from beamweaver.runtime.current import context_here
 from beamweaver.runtime.given import context_of_call
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.keys import give_key
-from beamweaver.runtime.large import LargeValues
 from beamweaver.runtime.messages import AGAIN, CUT, DRAIN
 from beamweaver.runtime.requests import Release, make_call
 from beamweaver.runtime.thread import ThreadActor
@@ -123,7 +122,6 @@ class Core:
             )
             self.hub.fault = fault
             self.hub.strict = strict
-            self.hub.codec.on_large = LargeValues(self.hub)
             self._lock = threading.Lock()
             self._pid = os.getpid()
             self._closed = False

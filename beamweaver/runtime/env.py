@@ -27,7 +27,16 @@ class GraphCodec:
     Values that no store keeps are encoded as nothing.
     """
 
-    __slots__ = ("_codec", "_graph", "_nodes", "_plans", "copy", "encode_any", "encoders")
+    __slots__ = (
+        "_codec",
+        "_graph",
+        "_nodes",
+        "_plans",
+        "copy",
+        "encode_any",
+        "encoders",
+        "tell_large",
+    )
 
     def __init__(self, codec: Codec, graph: CompiledGraph, node: NodeSpec | None = None) -> None:
         """Of a graph; with a node, of what is sent to that one, whose own schema has types for it."""
@@ -37,6 +46,7 @@ class GraphCodec:
         self._codec = codec
         self._graph = weakref.ref(graph)  # it is kept beside its graph, by that graph
         self.copy = codec.copy
+        self.tell_large = codec.tell_large
         self._plans: dict[str, ChannelCodec] = {
             name: codec.plan(channel.type) for name, channel in channels.items() if channel.stored
         }
@@ -149,7 +159,7 @@ class ThreadEnv:
         self.decode_old = codec.decode_old
         self.digest = hub.codec.digest
         self.copy = codec.copy
-        self.tell_large = hub.codec.tell_large
+        self.tell_large = codec.tell_large
 
     def inside(self, graph: CompiledGraph) -> ThreadEnv:
         """The view of a graph that runs inside of a task."""

@@ -23,6 +23,7 @@ from supervisors import Actor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from beamweaver.checkpoint.records import ThreadRow
     from beamweaver.engine._callers import Callers
     from beamweaver.engine._children import Children
     from beamweaver.engine.effects import Attempt
@@ -48,6 +49,8 @@ class Hands(Actor):
         self.thread_id = thread_id
         self._machine: Machine | None = None
         self._frame: Frame | None = None
+        self._framed: ThreadRow | None = None
+        """The thread's row when the frame was found to be that of its run and graph."""
         self._bodies = Bodies(hub, self.cell)
         self._ending: dict[tuple[int | str, ...], Attempt] = {}
         """Killed attempts whose bodies have not ended: place -> attempt."""
@@ -173,8 +176,16 @@ class Hands(Actor):
             return
         if hub.fault is not None:
             hub.reached("thread.start", self.thread_id)
+        owner, frame = attempt.owner, self._frame
         try:
-            self._bodies.start(self._frame_of(machine, attempt.owner), attempt)
+            if (
+                frame is None
+                or owner is not machine
+                or machine.state.row is not self._framed
+                or machine.graph is not frame.graph
+            ):
+                frame = self._frame_of(machine, owner)
+            self._bodies.start(frame, attempt)
         except Exception as error:  # noqa: BLE001 - no worker to be had is the attempt's failure
             node, task_id, number = _who(attempt)
             self._fail(attempt, describe(error, node, task_id, number))
@@ -192,6 +203,7 @@ class Hands(Actor):
             plain = graph.plain and not strict
             frame = Frame(hub, graph, codec, self.thread_id, run_id, strict, given, plain)
             self._frame = frame
+        self._framed = row
         return frame
 
     def _inner_frame(self, machine: Machine, child: Child) -> Frame:

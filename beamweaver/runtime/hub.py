@@ -7,6 +7,7 @@ import os
 import random
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -21,6 +22,7 @@ from beamweaver.errors import (
 from beamweaver.events import ThreadSetAside
 from beamweaver.runtime.edits import Apply, Edits
 from beamweaver.runtime.env import GraphCodec
+from beamweaver.runtime.large import LargeValues
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.table import ThreadTable
 from beamweaver.runtime.waiters import Waiters
@@ -129,6 +131,7 @@ class Hub:
         self._lock = threading.Lock()
         self._blockers: set[str] = set()
         self._telling = threading.local()
+        self._large = codec.on_large = LargeValues(self)
         self._plans: WeakKeyDictionary[CompiledGraph, GraphCodec] = WeakKeyDictionary()
 
     @property
@@ -330,5 +333,6 @@ class Hub:
         """The encoding of a graph's channels."""
         plans = self._plans.get(graph)
         if plans is None:
-            plans = self._plans[graph] = GraphCodec(self.codec, graph)
+            codec = self.codec.telling(partial(self._large, of=graph.name))
+            plans = self._plans[graph] = GraphCodec(codec, graph)
         return plans

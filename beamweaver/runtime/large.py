@@ -16,20 +16,21 @@ __all__ = ["LargeValues"]
 class LargeValues:
     """What a codec tells of values above `limits.value_bytes_warn`; a runtime has one.
 
-    An input is one of START. A step's merged value, which no node encodes, is said once a channel.
+    An input is one of START. A step's merged value, which no node encodes, is said by its graph and channel,
+    once.
     """
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._said: set[tuple[str, str]] = set()
+        self._said: set[tuple[str, str, str]] = set()
 
-    def __call__(self, path: str, size: int) -> None:
-        """A value of `size` bytes was encoded."""
+    def __call__(self, path: str, size: int, *, of: str = "") -> None:
+        """A value of `size` bytes was encoded, with the encoding of the graph `of`."""
         context = context_here()
         graph, node = WHOSE.get() or (
-            ("", "") if context is None else (context.graph_name, context.node)
+            (of, "") if context is None else (context.graph_name, context.node)
         )
-        key = (graph, node or path)
+        key = (graph, node, "" if node else path)
         if key in self._said:
             return
         self._said.add(key)

@@ -67,7 +67,8 @@ class Postman(Actor):
     Every 0.1 s it asks for the folder's time of change, which costs one system call. What cannot be taken
     now (the thread's inbox is full, its graph is not here) waits, with what comes after it for that thread,
     and holds nobody else up. Files that are no messages are set aside. If this actor crashes, the next one
-    reads the folder again.
+    reads the folder again. Nor does it look at the folder alone: if the store's files are gone from their
+    place, so that all that is written is lost, the runtime ends.
     """
 
     lane: ClassVar[Literal["lo"]] = "lo"
@@ -110,6 +111,10 @@ class Postman(Actor):
     # Looking ------------------------------------------------------------------------------------
 
     def _look(self) -> None:
+        lost = self._hub.store.lost()
+        if lost is not None:
+            self._hub.fail(lost, self)
+            return
         now = self.system.clock.monotonic()
         if now - self._swept >= _SWEEP_SECONDS:
             self._swept = now

@@ -58,7 +58,10 @@ def planned(codec: GraphCodec, sends: tuple[Send, ...], node: str) -> tuple[Plan
         except SerializationError as error:
             raise _named(error, node, f"Send to {send.node}") from error.__cause__
         data = {key: found for key, found in encoded.items() if found}
-        made.append(Planned(send.node, update, data, *timeouts(send.timeout, "Send timeout")))
+        if send.timeout is None:
+            made.append(Planned(send.node, update, data))
+        else:
+            made.append(Planned(send.node, update, data, *timeouts(send.timeout, "Send timeout")))
     return tuple(made)
 
 

@@ -361,11 +361,12 @@ class ThreadActor(Writing):
         hub.log.error("commit_failed", thread_id=self.thread_id, error=error.message)
         if hub.listeners:
             hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
-        if isinstance(error, StoreFull):
-            if machine is not None and machine.active:
-                self._wait_for_room(machine, refused.seq)
-                return
-            self._look_for_room()
+        full = isinstance(error, StoreFull)
+        if full and machine is not None and machine.active:
+            self._wait_for_room(machine, refused.seq)
+            return
+        if full or self._tries_again(refused.seq):
+            self._try_later()
         self._bodies.kill_all()
         hub.waiters.fail_thread(self.thread_id, error)
         self._claimed, self._incarnation = False, hub.next_incarnation()

@@ -27,14 +27,17 @@ def children(hub: Hub) -> list[ChildSpec]:
     specs = [
         ChildSpec("registry", Registry, args=(hub,)),
         ChildSpec("timers", Timers, args=(hub,)),
-        # These two end for good when the runtime cannot go on (`Hub.fatal`), and the tree with them.
+        # What is significant ends for good when the runtime cannot go on (`Hub.fatal`), and the tree with it.
         ChildSpec("writer", CheckpointWriter, args=(hub,), restart="transient", significant=True),
         ChildSpec("loop", NodeLoop, args=(hub,), restart="transient", significant=True),
         ChildSpec("threads", ThreadSupervisor, args=(hub,)),
         ChildSpec("recovery", Recovery, args=(hub,)),
     ]
     if hub.store.spool is not None:
-        specs.append(ChildSpec("postman", Postman, args=(hub, hub.store.spool)))
+        given = (hub, hub.store.spool)
+        specs.append(
+            ChildSpec("postman", Postman, args=given, restart="transient", significant=True)
+        )
     return specs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from beamweaver.engine import effects as fx
 from beamweaver.runtime import messages as msg
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["ROOM", "Writing"]
 
 ROOM = ("room in the store",)
-"""The key of the timer after which commits that found the store full are tried again."""
-_FULL_SECONDS = 1.0
+"""The key of the timer after which what the store refused is tried again."""
+_LATER_SECONDS = 1.0
+_TRIES: Final = 3
+"""How often a run that nobody waits for is gone on with after the store refused one record."""
 
 
 class Writing(Hands):
@@ -31,6 +33,8 @@ class Writing(Hands):
     def __init__(self, hub: Hub, thread_id: str) -> None:
         super().__init__(hub, thread_id)
         self._handlers[fx.WriteAhead] = self._write_ahead
+        self._refused_seq = self._refusals = -1
+        """Which record the store refused last, not for want of room, and how often in a row."""
         self._unwritten: set[int] | None = None
         """While the store is full: the records after the one that found no room which have no answer yet."""
 
@@ -44,11 +48,20 @@ class Writing(Hands):
         """Record `seq` found no room, and those that follow it cannot be written without it."""
         self._unwritten = {c.record.seq for c in _on_their_way(machine) if c.record.seq > seq}
         self._handlers[fx.WriteCommit] = self._handlers[fx.WriteAhead] = self._keep
-        self._look_for_room()
+        self._try_later()
 
-    def _look_for_room(self) -> None:
+    def _try_later(self) -> None:
         assert self._hub.timers is not None, "the timers start before the threads"
-        self._hub.timers.put(msg.SetTimer(self.cell, ROOM, _FULL_SECONDS))
+        self._hub.timers.put(msg.SetTimer(self.cell, ROOM, _LATER_SECONDS))
+
+    def _tries_again(self, seq: int) -> bool:
+        """Whether a run for which nobody waits goes on by itself after a refusal: a few times a record.
+
+        A caller who waits hears of it instead, and may call again.
+        """
+        self._refusals = self._refusals + 1 if seq == self._refused_seq else 1
+        self._refused_seq = seq
+        return self._refusals <= _TRIES and not self._hub.waiters.has(self.thread_id)
 
     def _keep(self, effect: Any) -> None:
         """The machine has it in its window, or in flight."""
@@ -58,7 +71,7 @@ class Writing(Hands):
         if self._unwritten is None:
             return
         if self._unwritten:
-            self._look_for_room()
+            self._try_later()
             return
         self._wait_no_more()
         for commit in _on_their_way(machine):

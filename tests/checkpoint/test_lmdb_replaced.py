@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from beamweaver import END, START, Graph
+from beamweaver import END, START, Graph, Runtime
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.checkpoint.verify import verify
-from beamweaver.errors import StoreUnavailable
+from beamweaver.errors import RuntimeStopped, StoreUnavailable
+from supervisors.testing import eventually
 
 
 def store_of(path, **options):
@@ -133,6 +134,37 @@ class TestSomebodyOwnsIt:
         with pytest.raises(StoreUnavailable, match="replaced while this process"):
             other.acquire(takeover="force")
         other.close()
+
+
+@pytest.mark.parametrize("change", [restore, put_in_place, remove, empty])
+class TestARuntimeOwnsIt:
+    def test_it_ends_and_says_why(self, path, left, change):
+        runtime = Runtime(left, graphs=[counting(left)]).start()
+        change(path)
+        eventually(lambda: runtime.failure is not None)
+        with pytest.raises(RuntimeStopped):
+            runtime.thread("t")
+        assert "its files were removed or replaced" in str(runtime.failure)
+        assert isinstance(runtime.failure.__cause__, StoreUnavailable)
+        runtime.close()
+
+    def test_the_next_call_of_a_graph_opens_what_is_there(self, path, left, change):
+        with counting(left) as app:
+            app.invoke({"n": 5}, thread_id="lost")
+            change(path)
+            eventually(lambda: app._core.closed)
+            assert app.invoke({"n": 6}, thread_id="new").state == {"n": 6}
+            assert app.get_state("lost") is None
+        assert verify(path).sound
+
+
+def test_files_that_cannot_be_looked_at_are_not_lost(left, monkeypatch):
+    """As where the rights of a folder above were changed: what is open is still what is there."""
+    kv = left._opened()._kv
+    monkeypatch.setattr(kv, "path", Path("x" * 5_000))
+    assert not kv.lost()
+    monkeypatch.setattr(kv, "path", Path(__file__))
+    assert kv.lost()
 
 
 def test_a_folder_that_goes_while_it_is_taken_is_said_to_be_gone(path, left, monkeypatch):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 
 from beamweaver import END, START, Graph, Runtime, Send
 from beamweaver.checkpoint import Checkpointer, LMDBCheckpointer, MemoryCheckpointer
+from beamweaver.errors import StoreError
 from beamweaver.events import TaskAcknowledged, TaskStarted
 from supervisors import ActorSystem
 from supervisors.testing import DeterministicScheduler
@@ -240,3 +241,18 @@ def failing_at(point: str, times: int = 1, thread_id: str | None = None) -> Call
 
 class Boom(Exception):
     """What faults and nodes of these tests raise."""
+
+
+def refusing(store: Checkpointer, seq: int, error: StoreError, times: int = 1) -> None:
+    """A store that refuses record `seq` of thread `t`, and with it those that follow it."""
+    commit, left = store.commit, [times]
+
+    def other(epoch: int, commits: Any) -> Any:
+        for at, one in enumerate(commits):
+            if one.thread_id == "t" and one.record.seq == seq and left[0]:
+                left[0] -= 1
+                rest = commit(epoch, commits[at + 1 :]) if commits[at + 1 :] else []
+                return [*(commit(epoch, commits[:at]) if at else []), error, *rest]
+        return commit(epoch, commits)
+
+    store.commit = other  # type: ignore[method-assign]

@@ -33,6 +33,7 @@ from tests.runtime.kit import (
     failing_at,
     line,
     nested,
+    refusing,
     simulated,
     six,
     wrote,
@@ -176,21 +177,6 @@ def test_a_branch_and_an_edit_are_as_under_sync(place):
 
 
 # Commits that fail --------------------------------------------------------------------------------
-
-
-def refusing(store, seq, error, times=1):
-    """A store that refuses record `seq` of thread `t`, and with it those that follow it."""
-    commit, left = store.commit, [times]
-
-    def other(epoch, commits):
-        for at, one in enumerate(commits):
-            if one.thread_id == "t" and one.record.seq == seq and left[0]:
-                left[0] -= 1
-                rest = commit(epoch, commits[at + 1 :]) if commits[at + 1 :] else []
-                return [*(commit(epoch, commits[:at]) if at else []), error, *rest]
-        return commit(epoch, commits)
-
-    store.commit = other
 
 
 @pytest.mark.parametrize("seq", [1, 3, 7, 15])

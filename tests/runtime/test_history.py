@@ -476,7 +476,17 @@ class TestLargeValues:
             runtime._core.hub._log = Log(said)
             for _ in range(4):
                 runtime.thread("t").ask(Invoke({"n": 1}))
-        assert [(entry["node"], entry["path"]) for entry in said] == [("", "log")]
+        named = [(entry["graph"], entry["node"], entry["path"]) for entry in said]
+        assert named == [("g", "", "log")]
+
+    def test_values_of_one_name_that_grow_are_said_for_each_graph(self, memory, said):
+        grown = [line(name, a=lambda _s: {"log": ["x" * 200]}).compile() for name in ("g", "h")]
+        with Runtime(memory, graphs=grown, limits=Limits(value_bytes_warn=150)) as runtime:
+            runtime._core.hub._log = Log(said)
+            for graph in grown:
+                runtime.thread(f"of {graph.name}", graph).ask(Invoke({"n": 1}))
+        merged = [(entry["graph"], entry["path"]) for entry in said if not entry["node"]]
+        assert merged == [("g", "log"), ("h", "log")]
 
     def test_an_input_and_the_result_of_a_call_are_said_with_graph_and_node(self, memory, said):
         child = line("child", a=lambda _s: {"note": "y" * 200}).compile()

@@ -24,8 +24,8 @@ _ACCEPTED = (Completed, Interrupted, Cancelled, Drained, Failed, RunFailed)
 
 _STOPPED = ("failed", "waiting", "cancelled", "drained")
 """A run that stands so goes on when somebody calls."""
-_REFUSALS = {"put refused", "disk full", "broken sync"}
-"""Where the store refuses what nobody waits for, the run rests until somebody calls."""
+_LASTING = {"put refused", "disk full", "broken sync"}
+"""Faults that may last: a client calls again rather than wait for what it told."""
 
 
 class Died(Exception):
@@ -138,7 +138,7 @@ class Client:
         if self.rng.random() < 0.3:
             return
         self.at = "the turn of what it told"
-        waits = not self.world.config.weights.keys() & _REFUSALS
+        waits = not self.world.config.weights.keys() & _LASTING
         while self._inbox() and (stands := self._stands()) not in _STOPPED:
             died = stands == "complete" and self.world.faults.kill_between_runs()
             if not (died or waits):
