@@ -6,18 +6,25 @@ Imported when something is awaited first (`blocking.aio`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from beamweaver.runtime.answers import ask_timeout, given
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
     from beamweaver.runtime.waiters import Answer, Waiting
     from beamweaver.types import Outcome
     from supervisors import Future
 
-__all__ = ["edited_by", "on_a_worker", "outcome_of", "result_of", "running_loop"]
+__all__ = ["edited_by", "on_a_worker", "outcome_of", "read_aside", "result_of", "running_loop"]
+
+T = TypeVar("T")
+_PAGE: Final = 16
+"""How many items are made before the caller gets the first of them."""
 
 on_a_worker = asyncio.to_thread
 running_loop = asyncio.get_running_loop
@@ -47,6 +54,27 @@ async def result_of(future: Future[Any], timeout: float | None = None) -> Any:
     async with asyncio.timeout(timeout):
         await waiter
     return future.get()
+
+
+async def read_aside(items: Iterator[T]) -> AsyncIterator[T]:
+    """Each of some items, made on another worker, some at a time; what goes wrong is raised in its place."""
+
+    def page() -> tuple[list[T], Exception | None]:
+        made: list[T] = []
+        try:
+            made += islice(items, _PAGE)
+        except Exception as error:  # noqa: BLE001 - it is raised behind what came before it
+            return made, error
+        return made, None
+
+    while True:
+        made, error = await on_a_worker(page)
+        for item in made:
+            yield item
+        if error is not None:
+            raise error
+        if len(made) < _PAGE:
+            return
 
 
 async def outcome_of(

@@ -14,16 +14,16 @@ from beamweaver.checkpoint.memory import MemoryCheckpointer
 from beamweaver.engine.refusals import wrong_graph
 from beamweaver.errors import InvalidCall, NoCheckpointer
 from beamweaver.graph.builder import Graph as GraphBuilder
-from beamweaver.graph.compiled import CompiledGraph
 from beamweaver.limits import DEFAULT_LIMITS
 from beamweaver.runtime import places
 from beamweaver.runtime.answers import await_outcome, check_on_disconnect
 from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.core import Core
+from beamweaver.runtime.drawn import DrawnThreads
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.keeping import KeptThreads, Source
 from beamweaver.runtime.lookup import read_state
-from beamweaver.runtime.options import CallOptions, check_options
+from beamweaver.runtime.options import CallOptions, check_options, waiting_time
 from beamweaver.runtime.requests import check_thread_id, merge_place, message_name, place_of
 from beamweaver.types import Invoke, Resume
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from beamweaver.graph.compiled import FailurePolicy
-    from beamweaver.graph.picture import Picture
+    from beamweaver.graph.compiled import CompiledGraph, FailurePolicy
     from beamweaver.runtime.requests import Message
     from beamweaver.runtime.waiters import Waiting
     from beamweaver.types import Duration, Outcome, ThreadState
@@ -42,7 +41,7 @@ __all__ = ["App", "Graph"]
 _EPHEMERAL_WORKERS = 128
 
 
-class App(CompiledGraph, KeptThreads):
+class App(DrawnThreads, KeptThreads):
     """A compiled graph that can be called.
 
     The first call starts a private runtime, one a store, which takes up only threads that are called; it
@@ -85,6 +84,7 @@ class App(CompiledGraph, KeptThreads):
         config: Mapping[str, Any] | None = None,
         on_unfinished: str = "continue",
         raises: bool = True,
+        timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Outcome:
         """Run the graph on a thread: start, join, amend or continue, by how the thread stands.
@@ -96,6 +96,8 @@ class App(CompiledGraph, KeptThreads):
             config: LangGraph's form: `{"configurable": {"thread_id": …, "checkpoint_id": …}}`.
             on_unfinished: `"continue"`, `"reject"`, or `"restart"` in place of an unfinished run.
             raises: Whether a failed run raises its error; else `Failed` is returned.
+            timeout: Seconds to wait for the outcome; None waits for ever. The run goes on when they are over
+                (`run_timeout` ends it).
             **options: `run_id`, `recursion_limit`, `run_timeout`, `step_timeout`, `failure_policy`,
                 `max_concurrency`, `on_busy`, `metadata`, `tags`, `rerun`, `context`, `durability`,
                 `checkpoint_id`, `fork`: see `beamweaver.CallOptions`.
@@ -107,6 +109,7 @@ class App(CompiledGraph, KeptThreads):
             CallRefused: The call cannot be taken; nothing was changed.
             InvalidUpdate: The input does not fit the graph.
             RunFailed: The run failed (with `raises`); the same call goes on from what is done.
+            AskTimeout: The time is over; says what is waited for, such as an owner of the store.
             StoreError: The store cannot be opened, is owned by another process, or refused a write.
             TypeError: There is no such option.
         """
@@ -116,6 +119,7 @@ class App(CompiledGraph, KeptThreads):
             Invoke(input, on_unfinished=on_unfinished, **options),
             thread_id,
             raises=raises,
+            timeout=timeout,
         )
 
     def resume(
@@ -126,6 +130,7 @@ class App(CompiledGraph, KeptThreads):
         thread_id: str | None = None,
         config: Mapping[str, Any] | None = None,
         raises: bool = True,
+        timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Outcome:
         """Answer open questions and go on. Without an answer it is `invoke(None)`.
@@ -139,6 +144,7 @@ class App(CompiledGraph, KeptThreads):
             thread_id: The thread.
             config: LangGraph's form of it.
             raises: Whether a failed run raises.
+            timeout: Seconds to wait, as in `invoke`.
             **options: Those of `invoke`.
 
         Raises:
@@ -154,6 +160,7 @@ class App(CompiledGraph, KeptThreads):
             Resume(answer, answers, **options),
             self._kept_thread(thread_id, "resume"),
             raises=raises,
+            timeout=timeout,
         )
 
     async def ainvoke(
@@ -165,6 +172,7 @@ class App(CompiledGraph, KeptThreads):
         on_unfinished: str = "continue",
         on_disconnect: str = "cancel",
         raises: bool = True,
+        timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Outcome:
         """`invoke`, awaitable; the arguments are those of `invoke`, and `on_disconnect`.
@@ -178,6 +186,7 @@ class App(CompiledGraph, KeptThreads):
             Invoke(input, on_unfinished=on_unfinished, **options),
             thread_id,
             raises=raises,
+            timeout=timeout,
             on_disconnect=on_disconnect,
         )
 
@@ -190,6 +199,7 @@ class App(CompiledGraph, KeptThreads):
         config: Mapping[str, Any] | None = None,
         on_disconnect: str = "cancel",
         raises: bool = True,
+        timeout: float | None = None,
         **options: Unpack[CallOptions],
     ) -> Outcome:
         """`resume`, awaitable; `on_disconnect` is that of `ainvoke`."""
@@ -199,6 +209,7 @@ class App(CompiledGraph, KeptThreads):
             Resume(answer, answers, **options),
             self._kept_thread(thread_id, "aresume"),
             raises=raises,
+            timeout=timeout,
             on_disconnect=on_disconnect,
         )
 
@@ -227,6 +238,14 @@ class App(CompiledGraph, KeptThreads):
         """Cancel the thread's running run; it can be continued. See `ThreadHandle.cancel`."""
         self._kept_thread(thread_id, "cancel")
         return self.thread(thread_id).cancel(timeout=timeout)
+
+    async def acancel(self, thread_id: str, *, timeout: float | None = None) -> Outcome:
+        """`cancel`, awaitable."""
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
+        self._kept_thread(thread_id, "acancel")
+        thread = await on_a_worker(self.thread, thread_id)  # it may open files
+        return await thread.acancel(timeout=timeout)
 
     def get_state(
         self,
@@ -286,50 +305,8 @@ class App(CompiledGraph, KeptThreads):
         self._check_keeps("update_state")
         return self._open(), self
 
-    def draw_mermaid(
-        self,
-        *,
-        state: ThreadState | None = None,
-        direction: str = "TD",
-        thread_id: str | None = None,
-    ) -> str:
-        """The graph as text of a mermaid flowchart, with how a thread stands; needs no network.
-
-        Args:
-            state: A thread's state, such as one of `get_state_history`: its tasks are coloured and labelled.
-            direction: `"TD"` (top down) or `"LR"` (left to right).
-            thread_id: A thread whose state is read now, in place of `state`.
-
-        Raises:
-            InvalidCall: Both are given, or there is no such thread.
-
-        Example:
-            >>> from beamweaver import START, Graph
-            >>> from beamweaver.checkpoint import MemoryCheckpointer
-            >>> graph = Graph(name="ask").add_node("ask", lambda state, ctx: {"ok": ctx.interrupt("ok?")})
-            >>> with graph.add_edge(START, "ask").compile(checkpointer=MemoryCheckpointer()) as app:
-            ...     _ = app.invoke({}, thread_id="t")
-            ...     "ask<br/>(waiting)" in app.draw_mermaid(thread_id="t")
-            True
-        """
-        shown = self._shown_state(state, thread_id)
-        return super().draw_mermaid(state=shown, direction=direction)
-
-    def draw_svg(
-        self, *, state: ThreadState | None = None, thread_id: str | None = None
-    ) -> Picture:
-        """The same as an SVG document, which a notebook shows as a picture; see `draw_mermaid`."""
-        return super().draw_svg(state=self._shown_state(state, thread_id))
-
-    def _shown_state(self, state: ThreadState | None, thread_id: str | None) -> ThreadState | None:
-        if thread_id is None:
-            return state
-        if state is not None:
-            raise InvalidCall("state and thread_id are given; give one of them")
-        found = self.get_state(thread_id, subgraphs=True)
-        if found is None:
-            raise InvalidCall(f"there is no thread {thread_id!r} to draw", thread_id=thread_id)
-        return found
+    def _drawn_state(self, thread_id: str) -> ThreadState | None:
+        return self.get_state(thread_id, subgraphs=True)
 
     def thread(self, thread_id: str) -> ThreadHandle:
         """A handle on a thread, for `tell` and `ask`."""
@@ -343,12 +320,14 @@ class App(CompiledGraph, KeptThreads):
         thread_id: str | None,
         *,
         raises: bool,
+        timeout: float | None,
     ) -> Outcome:
+        timeout = waiting_time(timeout)
         core = self._open()
         name = message_name(message)
         refuse_blocking(core, name, f"a{name}")
         thread_id, waiting = self._submit(core, message, thread_id)
-        return await_outcome(core.hub.waiters, waiting, thread_id, timeout=None, raises=raises)
+        return await_outcome(core.hub.waiters, waiting, thread_id, timeout=timeout, raises=raises)
 
     async def _acall(
         self,
@@ -356,11 +335,13 @@ class App(CompiledGraph, KeptThreads):
         thread_id: str | None,
         *,
         raises: bool,
+        timeout: float | None,
         on_disconnect: str,
     ) -> Outcome:
         from beamweaver.runtime.aio import on_a_worker, outcome_of  # noqa: PLC0415 - asyncio is loaded here
 
         check_on_disconnect(on_disconnect)
+        timeout = waiting_time(timeout)
         core = self._core
         if core is None or core.closed:
             core = await on_a_worker(self._open)  # it opens files
@@ -372,7 +353,7 @@ class App(CompiledGraph, KeptThreads):
             self,
             thread_id,
             waiting,
-            timeout=None,
+            timeout=timeout,
             raises=raises,
             on_disconnect=on_disconnect,
         )

@@ -171,7 +171,12 @@ class ThreadHandle:
         Raises:
             AskTimeout: The time is over; it says what is waited for.
         """
+        refuse_blocking(self._core, "cancel", "acancel")
         return self.ask(Cancel(), timeout=timeout, raises=False)
+
+    async def acancel(self, *, timeout: float | None = None) -> Outcome:
+        """`cancel`, awaitable; the run is cancelled also when the awaiting task is."""
+        return await self.aask(Cancel(), timeout=timeout, raises=False, on_disconnect="continue")
 
     def rejected(self) -> tuple[Rejected, ...]:
         """The told messages that were durable and that the thread could not take when their turn came.
@@ -191,7 +196,7 @@ class ThreadHandle:
         Raises:
             CallRefused: The thread is not quarantined.
         """
-        refuse_blocking(self._core, "release", "atell")
+        refuse_blocking(self._core, "release", "arelease")
         hub = self._core.hub
         marking = hub.marking.get(self.thread_id)
         if marking is not None:
@@ -209,6 +214,12 @@ class ThreadHandle:
         if state is not None:
             self.tell(Release())
             self.tell(Continue())
+
+    async def arelease(self) -> None:
+        """`release`, awaitable: it is waited for on another worker."""
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
+        await on_a_worker(self.release)
 
     def update_state(
         self,

@@ -9,6 +9,7 @@ from beamweaver.checkpoint.records import StatusName
 from beamweaver.engine.refusals import wrong_graph
 from beamweaver.errors import CorruptRecord, InvalidCall, ThreadBusy
 from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime.blocking import refuse_blocking
 from beamweaver.runtime.editing import EditedThreads
 from beamweaver.runtime.edits import Apply
 from beamweaver.runtime.heads import move_head
@@ -19,7 +20,7 @@ from beamweaver.runtime.reading import seq_of
 from beamweaver.runtime.requests import check_thread_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.records import ThreadRow
@@ -69,6 +70,12 @@ class KeptThreads(EditedThreads):
     @abc.abstractmethod
     def _editor(self) -> tuple[Core, str | None]:
         """Who changes the store, and the only graph whose threads it may change, if there is one."""
+
+    def _editing(self, call: str) -> tuple[Core, str | None]:
+        """`_editor`, where the caller may wait for the writer."""
+        core, only = self._editor()
+        refuse_blocking(core, call, f"a{call}")
+        return core, only
 
     def get_state_history(
         self,
@@ -136,6 +143,24 @@ class KeptThreads(EditedThreads):
             filter=filter,
         )
 
+    def aget_state_history(
+        self,
+        thread_id: str,
+        *,
+        limit: int | None = None,
+        before: str | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        namespace: Sequence[str] = (),
+    ) -> AsyncIterator[ThreadState]:
+        """`get_state_history`, for `async for`: some checkpoints at a time are read on another worker."""
+        from beamweaver.runtime.aio import read_aside  # noqa: PLC0415 - asyncio is loaded here
+
+        return read_aside(
+            self.get_state_history(
+                thread_id, limit=limit, before=before, filter=filter, namespace=namespace
+            )
+        )
+
     def copy_thread(self, source: str, target: str) -> bool:
         """Copy a thread as the store has it, also while it runs: all checkpoints, runs and open questions.
 
@@ -154,7 +179,7 @@ class KeptThreads(EditedThreads):
             WrongGraph: The source belongs to another graph than the app's.
             StoreError: The store refused it; there is no copy then.
         """
-        core, only = self._editor()
+        core, only = self._editing("copy_thread")
         limits = core.hub.limits
         check_thread_id(source, limits)
         check_thread_id(target, limits)
@@ -192,7 +217,7 @@ class KeptThreads(EditedThreads):
             UnknownGraph: The runtime lacks its graph.
             StoreError: The store refused it.
         """
-        core, only = self._editor()
+        core, only = self._editing("set_head")
         check_thread_id(thread_id, core.hub.limits)
         if seq_of(checkpoint_id) is None:
             raise InvalidCall("checkpoint_id is None; take one from get_state_history")
@@ -224,7 +249,7 @@ class KeptThreads(EditedThreads):
             WrongGraph: It belongs to another graph than the app's.
             StoreError: The store refused it.
         """
-        core, only = self._editor()
+        core, only = self._editing("delete_thread")
         hub = core.hub
         check_thread_id(thread_id, hub.limits)
 
@@ -256,7 +281,7 @@ class KeptThreads(EditedThreads):
             WrongGraph: The thread belongs to another graph than the app's.
             StoreError: The store refused it.
         """
-        core, only = self._editor()
+        core, only = self._editing("delete_runs")
         check_thread_id(thread_id, core.hub.limits)
         names = _texts("run_ids", run_ids)
 
@@ -292,7 +317,7 @@ class KeptThreads(EditedThreads):
             CorruptRecord: A thread is damaged; it comes when all others are done.
             StoreError: The store refused it.
         """
-        core, only = self._editor()
+        core, only = self._editing("prune")
         store = core.store
         if thread_ids is None:
             ids = _all_ids(store, only)

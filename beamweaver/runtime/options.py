@@ -98,7 +98,7 @@ class CallOptions(TypedDict, total=False):
     interrupt_after: Sequence[str] | None
 
 
-_OTHERS: Final = ("thread_id", "config", "on_unfinished", "on_disconnect", "raises")
+_OTHERS: Final = ("thread_id", "config", "on_unfinished", "on_disconnect", "raises", "timeout")
 
 
 def check_options(given: Mapping[str, Any], what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
@@ -116,6 +117,32 @@ class TestCancel:
         with pytest.raises(AskTimeout, match="being cancelled"):
             owner.thread("t").cancel(timeout=0)
         gate.open()
+
+
+class TestACallOfABoundGraph:
+    @pytest.fixture
+    def bound(self, made, disk):
+        """A graph whose calls go to an owner that has ended."""
+        with adding().compile(checkpointer=disk.open()) as app:
+            app.invoke({"n": 1}, thread_id="t")
+        made("client", adding().compile())
+        return app
+
+    @pytest.mark.parametrize("call", ["invoke", "resume"])
+    def test_waits_no_longer_than_it_may_and_says_for_what(self, bound, call):
+        call = getattr(bound, call)
+        error = timed_out(lambda: call({"n": 2}, thread_id="t", timeout=0.05))
+        assert "no process owns the store" in error.message
+
+    @pytest.mark.parametrize("call", ["ainvoke", "aresume"])
+    def test_so_does_its_awaitable_twin(self, bound, call):
+        call = getattr(bound, call)
+        error = timed_out(lambda: asyncio.run(call({"n": 2}, thread_id="t", timeout=0.05)))
+        assert "no process owns the store" in error.message
+
+    def test_judges_its_timeout_at_once(self, bound):
+        with pytest.raises(InvalidCall, match="timeout is"):
+            bound.invoke({"n": 1}, thread_id="t", timeout=-1)
 
 
 class TestWhatIsWaitedFor:
