@@ -7,11 +7,7 @@ with their lines.
 
 from __future__ import annotations
 
-import json
-import tempfile
 import time
-from pathlib import Path
-from typing import Any
 
 import coverage
 import pytest
@@ -21,6 +17,7 @@ from tests.simulation import checkers, clients, editors
 from tests.simulation.config import Config
 from tests.simulation.mutants import MUTANTS, found
 from tests.simulation.shrink import failure_of
+from tests.soak._coverage import branches_of, files_of
 
 _SEEDS = 200
 _ENOUGH = 95.0
@@ -53,18 +50,13 @@ def run(minutes: float, seed: int, count: int | None) -> int:
 
 def _report(measured: coverage.Coverage) -> float:
     """Print what was taken of each module; the percentage of all."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "coverage.json"
-        measured.json_report(outfile=str(path))
-        files: dict[str, Any] = json.loads(path.read_text())["files"]
     taken = there = 0
-    for name, file in sorted(files.items()):
+    for name, file in files_of(measured).items():
         summary = file["summary"]
         taken += summary["covered_branches"]
         there += summary["num_branches"]
-        missing = ", ".join(f"{a}->{b}" for a, b in file["missing_branches"]) or "none"
         counts = f"{summary['covered_branches']} of {summary['num_branches']}"
-        print(f"  {Path(name).name}: {counts}; never: {missing}")
+        print(f"  {name}: {counts}; never: {branches_of(file)}")
     share = 100 * taken / there
     print(f"  {share:.1f} % of {there} branches")
     return share
