@@ -21,6 +21,7 @@ __all__ = [
     "Finished",
     "Handled",
     "Inner",
+    "Left",
     "Memo",
     "MergeFailed",
     "Paused",
@@ -247,6 +248,34 @@ class Failing(msgspec.Struct, array_like=True, frozen=True, tag=16):
     failure: FailureRow | None = None
 
 
+class Left(msgspec.Struct, array_like=True, frozen=True, tag=17):
+    """The last step of a graph inside of a task that has ended, for its history alone.
+
+    Its result is that of the task, or of the call; this is what those lack. In a record with a checkpoint it
+    is of the step that this checkpoint ends.
+
+    Attributes:
+        task: The task's position.
+        step: The number of the step.
+        own: What that graph wrote since the record before and what does not come back from it.
+        back: What came back from it: key, encoded value, and whether that is the whole value; if not, it
+            is what was added to the one that the graph began with.
+        key: As in `Inner`.
+        opening: The first record of that graph, where none is stored.
+        as_seen: Whether that is without values, for they are what the node saw in the step around.
+        inside: The same of graphs in the tasks of the step.
+    """
+
+    task: int
+    step: int
+    own: dict[str, bytes]
+    back: tuple[WriteRow, ...] = ()
+    key: str = ""
+    opening: bytes = b""
+    as_seen: bool = False
+    inside: tuple[Left, ...] = ()
+
+
 StepEntry: TypeAlias = (
     Finished
     | TaskFailed
@@ -262,6 +291,7 @@ StepEntry: TypeAlias = (
     | Paused
     | Handled
     | Failing
+    | Left
 )
 """An entry of the open step itself."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from beamweaver.checkpoint.entries import Answered, Asked, Edited, Finished, Inner, Memo
+from beamweaver.checkpoint.entries import Answered, Asked, Edited, Finished, Inner, Left, Memo
 from beamweaver.engine._dozing import Dozing
 from beamweaver.engine.effects import Noted, WriteAhead
 from beamweaver.engine.ids import checkpoint_id
@@ -73,10 +73,10 @@ class Ahead(Dozing):
         mode = "" if options is None else options.durability
         self.early, self.runs_ahead = mode in ("exit", "async"), mode == "async"
 
-    def goes_early(self, checkpoint: Checkpoint) -> bool:
+    def goes_early(self, checkpoint: Checkpoint, entries: tuple[Entry, ...] = ()) -> bool:
         """Go on after a step that is not durable yet, if that may be; False if its commit is waited for."""
         if self.runs_ahead:
-            self.commit(self.step_committed, checkpoint=checkpoint)
+            self.commit(self.step_committed, checkpoint=checkpoint, entries=entries)
             self._run_ahead()
             return True
         if len(self.acking or ()) >= _UNHEARD:
@@ -132,7 +132,7 @@ class Ahead(Dozing):
     def must_flush(self) -> bool:
         """Whether what happened must be durable before it takes effect; a result need not."""
         told = any(type(item) is Noted for item in self._unsaved)
-        return told or any(type(item) not in (Task, Loose) for item in self.dirty)
+        return told or any(type(item) not in (Task, Loose, Left) for item in self.dirty)
 
     def may_flush(self) -> bool:
         """Whether results that need not be durable before they take effect are written now.
@@ -266,8 +266,15 @@ def _entry_size(entry: Entry) -> int:
             return len(entry.value) + len(entry.schema)
         case Memo() | Answered():
             return len(entry.value)
+        case Left():
+            return _left_size(entry)
         case _:
             return 0  # its texts have bounds of their own
+
+
+def _left_size(left: Left) -> int:
+    size = sum(map(len, left.own.values())) + sum(len(row[1]) for row in left.back)
+    return size + len(left.opening) + sum(map(_left_size, left.inside))
 
 
 def _result_size(row: Finished | Edited | UpRow) -> int:

@@ -16,6 +16,7 @@ from beamweaver.engine._inside import bring_unstored, start_task
 from beamweaver.engine.calling import changed_call
 from beamweaver.engine.effects import CancelAttempt, Noted
 from beamweaver.engine.kept import packed
+from beamweaver.engine.left import left_by_call
 from beamweaver.engine.merge import with_initial
 from beamweaver.engine.state import InnerState, OpenStep
 from beamweaver.engine.unread import read
@@ -222,6 +223,8 @@ class Callers(Children):
             del task.inner[calling.place]
             return error
         memo = Memo(task.position, calling.name, calling.ordinal, calling.key, calling.digest, data)
+        if self.looks_back:
+            self.dirty.extend(left_by_call(child, task.position, values.keys()))
         task.remember(memo)
         self.dirty.append(memo)
         return memo

@@ -74,6 +74,9 @@ class Child(Callers):
         """For the driver: what the attempts of this run share."""
         self.commands: list[Result] = []
         """What its last step commands the graph around."""
+        self.closing: Checkpoint | None = None
+        """Its last step, which is no record, and `lefts`: what graphs in its tasks left in that step."""
+        self.lefts: tuple[Entry, ...] = ()
         self._written: tuple[str, ...] | None = None
         self._late_written: tuple[str, ...] = ()
         """The keys that nodes wrote in steps that were left out."""
@@ -270,6 +273,7 @@ class Child(Callers):
         if row is not None:
             state.row, status = row, row.status
         if status == "complete":
+            self.closing, self.lefts = checkpoint, entries
             self._await(then, acks)
             self._end(status)
             return
@@ -298,18 +302,18 @@ class Child(Callers):
             self.in_flight, self._then = record, then  # type: ignore[assignment]  # that there is one is all
             self._await(self._committed, acks)
 
-    def goes_early(self, checkpoint: Checkpoint) -> bool:
+    def goes_early(self, checkpoint: Checkpoint, entries: tuple[Entry, ...] = ()) -> bool:
         """Go on after a step that is not durable yet, if that may be; False if its commit is waited for."""
         if checkpoint.source == "input" and self.state.opening is not None:
             return False  # that is no record yet
         if not self.runs_ahead:
-            return super().goes_early(checkpoint)
+            return super().goes_early(checkpoint, entries)
         if self.root().crowded:
             return False
         if self._open_first(loose=True):
             state = self.state
             state.seq += 1
-            record = Record(state.seq - 1, 0, self.env.now_us(), checkpoint, ())
+            record = Record(state.seq - 1, 0, self.env.now_us(), checkpoint, entries)
             self._hand(record, loose=True)
             saved, self._saving = self._saving, []
             acks, self.acking = self.acking or [], None

@@ -18,6 +18,7 @@ from beamweaver.engine._line import Line
 from beamweaver.engine.effects import DropTimer, SetTimer
 from beamweaver.engine.failures import describe
 from beamweaver.engine.kept import part_of, place_of, stored
+from beamweaver.engine.left import left_by
 from beamweaver.engine.nested import cause_of
 from beamweaver.engine.rereading import reread_inner
 from beamweaver.errors import BeamWeaverError, ConcurrentSubgraph
@@ -252,11 +253,13 @@ class Children(Line):
         attempt = child.attempt
         if status == "complete":
             try:
-                result = end_of(child.state, attempt, self.graph, self.env, child.commands)
+                result, back = end_of(child.state, attempt, self.graph, self.env, child.commands)
             except BeamWeaverError as error:
                 task_id, number = attempt.task_id, attempt.number
                 self.failed(attempt, describe(error, attempt.node.name, task_id, number))
                 return
+            if self.looks_back and self.running.get(attempt.position) is attempt:
+                self.dirty.extend(left_by(child, attempt.position, back, self.graph))
             self.succeeded(attempt, result)
         elif status == "failed":
             self.failed(attempt, cause_of(child.state))
@@ -264,6 +267,11 @@ class Children(Line):
             self.slept(attempt, child.first_sleep())
         else:
             self._ended(attempt)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether the last steps of graphs in tasks are kept: where steps are left out, theirs are too."""
+        return self.env.keeps and (self.runs_ahead or not self.early)
 
     # Stopping and going on ----------------------------------------------------------------------
 

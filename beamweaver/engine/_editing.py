@@ -14,7 +14,7 @@ from beamweaver.checkpoint.records import Record, RunRow, ThreadRow
 from beamweaver.engine._inner_edits import inner_edit
 from beamweaver.engine.effects import Transition
 from beamweaver.engine.failures import error_of
-from beamweaver.engine.fitting import check_origin
+from beamweaver.engine.fitting import check_origin, entries_of
 from beamweaver.engine.fold import fold, fold_entries, parked_status, raw_entries
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import Merged, merge, with_initial
@@ -124,8 +124,7 @@ class Editing:
             image = self._env.load(None)
             assert image is not None, "a thread with a row has a head"
             draft = fold(image, self._env)
-            own = image.checkpoint.entries
-            self._entries = (*own, *(e for record in image.entries for e in record.entries))
+            self._entries = entries_of(image)
             self.clears = tuple(draft.entry_seqs)
             live = self._graph.unstored & state.values.keys()
             draft.values.update({key: state.values[key] for key in live})

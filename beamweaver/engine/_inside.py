@@ -108,7 +108,7 @@ def _check(graph: CompiledGraph, values: Mapping[str, Any], node: str) -> None:
 
 def end_of(
     state: InnerState, attempt: Attempt, outer: CompiledGraph, env: Env, commands: list[Result]
-) -> Result:
+) -> tuple[Result, tuple[Write, ...]]:
     """What the end of a graph inside of a task is as the task's result.
 
     Args:
@@ -117,6 +117,9 @@ def end_of(
         outer: The graph around.
         env: Of the graph around.
         commands: What its last step commands the graph around.
+
+    Returns:
+        The result, and those of its writes that are what the graph left.
 
     Raises:
         InvalidUpdate: What it wrote does not fit the graph around.
@@ -128,6 +131,7 @@ def end_of(
         Write(channel, value, env.encode(channel, value), overwrite)
         for channel, value, overwrite in answer.writes
     ]
+    back = tuple(writes)
     goto: list[str] | None = None
     result = Result(())
     for command in commands:
@@ -138,7 +142,7 @@ def end_of(
     result.writes = tuple(writes)
     result.goto = None if goto is None else tuple(dict.fromkeys(goto))
     result.kept = _kept(state, attempt, env)
-    return result
+    return result, back
 
 
 def _kept(state: InnerState, attempt: Attempt, env: Env) -> dict[str, bytes] | None:

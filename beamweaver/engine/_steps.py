@@ -15,6 +15,7 @@ from beamweaver.engine.effects import DropTimer, StartTransition, Transition
 from beamweaver.engine.failures import describe
 from beamweaver.engine.growth import encode_reduced
 from beamweaver.engine.ids import checkpoint_id
+from beamweaver.engine.left import lefts_in
 from beamweaver.engine.merge import merge
 from beamweaver.engine.plan import Next, exits_of, must_ask, plan, unasked
 from beamweaver.engine.rows import task_rows
@@ -225,13 +226,14 @@ class Steps(Ahead):
             self._step_timer = None
         entry = step.tasks[0].node == START
         executed = state.executed + (not entry)
+        lefts: tuple[Entry, ...] = lefts_in(self.dirty) if self.family else ()
         self.drop_dirty()
         self.apply_step(merged, writes, following, executed)
         source, growth = "input" if entry else "loop", merged.growth
         checkpoint = self.checkpoint(source, step.number, writes, growth)
         if self._breaks is not None:
             state.step.paused = pause(self._breaks, step.tasks, following.tasks)
-        self._commit_planned(checkpoint, following.tasks, executed)
+        self._commit_planned(checkpoint, following.tasks, executed, lefts)
 
     def keep(self, writes: dict[str, bytes], state: RunState) -> None:
         """Let the commit of a step bring what subgraphs keep."""
@@ -240,7 +242,13 @@ class Steps(Ahead):
         """What follows the open step."""
         return plan(self.graph, self.state, routes)
 
-    def _commit_planned(self, checkpoint: Checkpoint, tasks: list[Task], executed: int) -> None:
+    def _commit_planned(
+        self,
+        checkpoint: Checkpoint,
+        tasks: list[Task],
+        executed: int,
+        entries: tuple[Entry, ...],
+    ) -> None:
         """The commit of a step, with what it means for the run."""
         state = self.state
         assert state.row is not None, "a step is committed by a run"
@@ -249,17 +257,19 @@ class Steps(Ahead):
         if not tasks:
             ended = (run.number, state.checkpoint_seq)
             row = self.new_row("complete")
-            self.commit(self._run_ended, checkpoint=checkpoint, row=row, ended=ended)
+            self.commit(
+                self._run_ended, checkpoint=checkpoint, entries=entries, row=row, ended=ended
+            )
         elif state.step.paused is not None:
-            entries: tuple[Entry, ...] = (state.step.paused,)
+            entries = (*entries, state.step.paused)
             row = self._stopped_row(Stop("waiting"))
             self.commit(self._run_ended, checkpoint=checkpoint, entries=entries, row=row)
         elif executed >= limit:
             failure = self._limit_failure(limit, tasks)
             state.step.failure = failure
-            self._fail((StepFailed(row_of(failure)),), checkpoint)
-        elif not self.early or not self.goes_early(checkpoint):
-            self.commit(self.step_committed, checkpoint=checkpoint)
+            self._fail((*entries, StepFailed(row_of(failure))), checkpoint)
+        elif not self.early or not self.goes_early(checkpoint, entries):
+            self.commit(self.step_committed, checkpoint=checkpoint, entries=entries)
 
     def _limit_failure(self, limit: int, tasks: list[Task]) -> Failure:
         names = ", ".join(dict.fromkeys(task.node for task in tasks[:5]))

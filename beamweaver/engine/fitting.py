@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.checkpoint.entries import Continued, Entry, Inner
+from beamweaver.checkpoint.entries import Continued, Entry, Inner, Left
 from beamweaver.checkpoint.records import CallRow, decode_call, decode_record
 from beamweaver.errors import GraphChanged, GraphTooOld
 from beamweaver.graph.difference import gone
@@ -121,11 +121,11 @@ def graph_changed(
 
 
 def entries_of(image: ThreadImage) -> tuple[Entry, ...]:
-    """All entries of the open step of a head, oldest first."""
+    """All entries of the open step of a head, oldest first; what is history stays where it is."""
     found = [*image.checkpoint.entries]
     for record in image.entries:
         found.extend(record.entries)
-    return tuple(found)
+    return tuple([entry for entry in found if type(entry) is not Left])
 
 
 def finished_tasks(entries: Iterable[Any]) -> dict[int, Any]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from beamweaver.checkpoint.entries import Edited, Finished, Inner
-from beamweaver.checkpoint.records import decode_record, encode_record
+from beamweaver.checkpoint.records import decode_record
 from beamweaver.engine.calls import UNFINISHED
 from beamweaver.engine.growth import chains_of
 from beamweaver.engine.kept import is_kept, kept_of
@@ -19,15 +17,12 @@ from beamweaver.engine.unread import Unread
 from beamweaver.types import START
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from beamweaver.checkpoint.entries import Entry
     from beamweaver.checkpoint.records import Checkpoint, Record, StatusName, ThreadImage
     from beamweaver.engine.env import Env
 
 __all__ = [
     "fold",
-    "fold_along",
     "fold_entries",
     "fold_opening",
     "parked_status",
@@ -93,32 +88,6 @@ def _asks(step: OpenStep) -> bool:
     """Whether a step, or one of a graph in its tasks, waits for an answer."""
     own = any(task.open_questions for task in step.tasks if task.result is None)
     return own or any(_asks(inner) for inner in step.inside)
-
-
-def fold_along(image: ThreadImage, env: Env) -> Iterator[RunState]:
-    """The state at the checkpoint, then after each entry that follows it: one object, which goes on."""
-    state = fold(msgspec.structs.replace(image, entries=()), env)
-    yield state
-    for record in image.entries:
-        for entry in record.entries:
-            for piece in _pieces(entry):
-                fold_entries(state, (piece,), env)
-                yield state
-
-
-def _pieces(entry: Entry) -> Iterator[Entry]:
-    """An entry, that of a graph in a task as several that bring one thing each."""
-    if type(entry) is not Inner:
-        yield entry
-        return
-    record = decode_record(entry.data)
-    alone = msgspec.structs.replace(record, entries=())
-    if record.checkpoint is not None:
-        yield msgspec.structs.replace(entry, data=encode_record(alone))
-    for inner in record.entries:
-        for piece in _pieces(inner):
-            part = msgspec.structs.replace(alone, checkpoint=None, entries=(piece,))
-            yield msgspec.structs.replace(entry, data=encode_record(part))
 
 
 def progress_of(image: ThreadImage) -> int:

@@ -13,6 +13,7 @@ from beamweaver.checkpoint.entries import (
     Finished,
     Handled,
     Inner,
+    Left,
     Memo,
     MergeFailed,
     Paused,
@@ -247,6 +248,8 @@ def shows_progress(entries: tuple[Entry, ...]) -> bool:
 def holds_steps(entries: Iterable[Entry]) -> bool:
     """Whether graphs inside of tasks have steps in entries: such a record is their history, and stays."""
     for entry in entries:
+        if type(entry) is Left:
+            return True
         if type(entry) is Inner:
             record = decode_record(entry.data)
             if record.checkpoint is not None or holds_steps(record.entries):
@@ -282,6 +285,8 @@ def apply_entry(state: RunState, entry: StepEntry, env: Env) -> None:
             continue_step(state, _amendment(entry, env), entry.rerun)
         case Edited():
             _edit(state, entry, env)
+        case Left():
+            pass  # the result says it
         case _:
             _apply_to_step(state, entry)
 

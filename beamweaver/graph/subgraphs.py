@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.channels import Channel
     from beamweaver.graph.compiled import CompiledGraph
 
-__all__ = ["entering", "leaving"]
+__all__ = ["comes_back", "entering", "is_part", "leaving", "put_together"]
 
 _APPENDING: Final = (append, operator.add, operator.iadd, operator.concat, operator.iconcat)
 _MERGING: Final = (merge, operator.or_, operator.ior)
@@ -111,6 +111,37 @@ def _back(channel: Channel, start: Any, end: Any) -> Any:
     if reducer is add_messages and isinstance(start, list) and isinstance(end, list):
         return _messages(start, end)
     return end
+
+
+def comes_back(channel: Channel | None) -> bool:
+    """Whether a graph's value can be told from what `leaving` made of it for this channel."""
+    return channel is None or not channel.clears
+
+
+def is_part(channel: Channel | None, start: Any, update: Any) -> bool:
+    """Whether what `leaving` made of a value, and what is no `Overwrite`, is what was added to its start."""
+    reducer = None if channel is None else channel.reducer
+    if channel is None or reducer is None:
+        return False
+    if start is MISSING:
+        start = channel.initial()
+    if reducer is add_messages:
+        return isinstance(start, list) and isinstance(update, list)
+    if type(start) is not type(update):
+        return False
+    appends = reducer in _APPENDING and _sized(update)
+    return appends or (reducer in _MERGING and isinstance(update, (dict, set, frozenset)))
+
+
+def put_together(channel: Channel | None, start: Any, part: Any) -> Any:
+    """A graph's value at its end, from its start and what was added; the inverse of `leaving`."""
+    if start is MISSING:
+        start = type(part)() if channel is None else channel.initial()
+    if channel is not None and channel.reducer is add_messages:
+        return add_messages(start, part)
+    if type(start) is not type(part):
+        return part  # it is of another version, whose types were others
+    return start | part if isinstance(part, (dict, set, frozenset)) else start + part
 
 
 def _sized(value: Any) -> bool:

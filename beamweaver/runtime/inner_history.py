@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from beamweaver.engine.fold import fold, fold_along
+from beamweaver.engine.along import fold_along, lefts_of
+from beamweaver.engine.fold import fold
 from beamweaver.errors import DeserializationError
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.history import check_limit
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint.base import Checkpointer
     from beamweaver.checkpoint.records import ThreadImage
+    from beamweaver.engine.along import Ends
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import ThreadState
 
@@ -33,8 +35,6 @@ def read_inner_history(
     limit: int | None,
 ) -> Iterator[ThreadState]:
     """The steps that the graph at a namespace has committed, newest first, over all branches.
-
-    The last step of such a graph is none of them: it is the result of the node, in the step around.
 
     Args:
         store: Where the thread is.
@@ -61,25 +61,32 @@ def _steps(
 ) -> Iterator[ThreadState]:
     plans = GraphCodec(codec, graph)
     node = names[0].partition(":")[0]
+    ended: dict[int, Ends] = {}
     for seen in store.history(thread_id, values=False):
-        checkpoint = seen.checkpoint.checkpoint
+        checkpoint, seq = seen.checkpoint.checkpoint, seen.checkpoint.seq
         assert checkpoint is not None, "an image begins at a checkpoint"
+        lefts = lefts_of(seen.checkpoint.entries)
+        if lefts:
+            ended.setdefault(checkpoint.parent, []).append((seq, lefts))
+        ends = ended.pop(seq, [])
         if all(task.node != node for task in checkpoint.tasks):
             continue
-        image = store.load(thread_id, seen.checkpoint.seq, entries=True)
+        image = store.load(thread_id, seq, entries=True)
         if image is None:
             continue  # it was removed meanwhile
         try:
-            yield from _inside(image, ReadEnv(codec, plans, deep=True), names)
+            yield from _inside(image, ReadEnv(codec, plans, deep=True), names, ends)
         except DeserializationError:  # it is of an older version: plain data is shown
-            yield from _inside(image, ReadEnv(codec, plans, old=True, deep=True), names)
+            yield from _inside(image, ReadEnv(codec, plans, old=True, deep=True), names, ends)
 
 
-def _inside(image: ThreadImage, env: ReadEnv, names: tuple[str, ...]) -> list[ThreadState]:
+def _inside(
+    image: ThreadImage, env: ReadEnv, names: tuple[str, ...], ends: Ends
+) -> list[ThreadState]:
     """The steps of the graph in the step that follows a checkpoint."""
     outer = snapshot(env.graph, image, fold(image, env), env, raw=False)
     found: list[ThreadState] = []
-    for state in fold_along(image, env):
+    for state in fold_along(image, env, ends):
         inner = inner_at(outer, state, env, names, kept=False)
         if inner is not None and (not found or _is_another(inner, found[-1])):
             found.append(inner)

@@ -101,8 +101,8 @@ class KeptThreads(EditedThreads):
                 `source` (`"input"`, `"loop"`, `"update"` or `"fork"`), `step`, `run_id`, `reason` and
                 `owner_deaths`.
             namespace: The nodes that lead to a graph inside of this one, the outermost first: its steps
-                in place of the thread's, but the last of each time that it ran, which is the node's result.
-                Of several at once the first one's are given. `before` and `filter` are for threads.
+                in place of the thread's, of each time that it ran. Of several at once the first one's are
+                given. `before` and `filter` are for threads.
 
         Returns:
             An iterator of states; `state.config["configurable"]["checkpoint_id"]` is the checkpoint's id.

@@ -291,13 +291,15 @@ class Plan:
         for node in self.nodes:
             retry = RetryPolicy(max_attempts=2, retry_on=Flaky) if node.mood == "retried" else None
             handler = None if node.handler is None else handler_of(node)
+            runs = _runs(node)
             graph.add_node(
                 node.name,
-                _runs(node),
+                runs,
                 retry=retry,
                 defer=node.defer,
                 error_handler=handler,
                 persistent=node.persistent,
+                calls=getattr(runs, "called", ()),
             )
         for source, target in self.edges:
             graph.add_edge(source, target)
@@ -342,7 +344,9 @@ def _runs(node: Node) -> Any:
     async def asynchronous(state: Any, ctx: Any) -> Any:
         return calls(state, ctx)
 
-    return asynchronous if node.is_async else calls
+    chosen = asynchronous if node.is_async else calls
+    chosen.called = [graph]  # type: ignore[attr-defined] # what the node is to say of it
+    return chosen
 
 
 def _wrapped(node: Node) -> Any:

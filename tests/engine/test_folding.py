@@ -7,7 +7,8 @@ import itertools
 import pytest
 
 from beamweaver.engine import CallKind
-from beamweaver.engine.fold import fold, fold_along
+from beamweaver.engine.along import fold_along
+from beamweaver.engine.fold import fold
 from beamweaver.engine.ids import name_in
 from beamweaver.types import PARENT, Command, Send
 from tests.engine.driver import Driver

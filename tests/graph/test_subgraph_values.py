@@ -19,6 +19,8 @@ from beamweaver.graph import (
     leaving,
     merge,
 )
+from beamweaver.graph.channels import MISSING
+from beamweaver.graph.subgraphs import comes_back, is_part, put_together
 from beamweaver.types import START, Overwrite
 
 pytestmark = pytest.mark.usefixtures("everything")
@@ -158,3 +160,45 @@ def test_the_parent_is_then_as_the_child_was(key, data):
     )
 
     assert value == end
+
+
+WHOLE = {
+    "text": st.text("ab", max_size=3),
+    "most": st.integers(0, 3),
+    "n": st.integers(0, 3),
+    **values,
+}
+
+
+@pytest.mark.parametrize("key", WHOLE)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_what_the_child_was_is_told_from_its_start_and_the_update(key, data):
+    start, end = data.draw(WHOLE[key] | st.just(MISSING)), data.draw(WHOLE[key])
+    graph = compiled()
+    channel = graph.channels[key]
+    update = back({} if start is MISSING else {key: start}, {key: end}, graph, graph)[key]
+
+    assert comes_back(channel)
+    if isinstance(update, Overwrite):
+        assert update.value == end
+    elif is_part(channel, start, update):
+        assert put_together(channel, start, update) == end
+    else:
+        assert update == end
+
+
+def test_what_a_topic_was_is_not_told_from_the_update():
+    assert not comes_back(compiled().channels["found"])
+
+
+def test_a_key_without_a_channel_comes_back_whole():
+    assert comes_back(None)
+    assert not is_part(None, [1], [2])
+
+
+@pytest.mark.parametrize(
+    ("start", "part", "end"), [([1], [2], [1, 2]), (MISSING, [2], [2]), ({1}, [2], [2])]
+)
+def test_where_the_parent_has_lost_the_key_its_kind_tells_how_parts_go_together(start, part, end):
+    assert put_together(None, start, part) == end

@@ -31,16 +31,16 @@ class TestAfterItsStep:
         with app_of(place.open()) as app:
             app.invoke({}, thread_id="t")
         with app_of(place.open()) as app:
-            assert logs(app) == [["x", "a", "b"], ["x", "a"], ["x"]]
-            assert logs(app, limit=2) == [["x", "a", "b"], ["x", "a"]]
+            assert logs(app) == [["x", "a", "b", "c"], ["x", "a", "b"], ["x", "a"], ["x"]]
+            assert logs(app, limit=2) == [["x", "a", "b", "c"], ["x", "a", "b"]]
             state = next(iter(app.get_state_history("t", namespace=("child",))))
-        assert (state.metadata["namespace"], state.next, state.step) == (("child",), ("c",), 2)
+        assert (state.metadata["namespace"], state.next, state.step) == (("child",), (), 3)
 
     def test_those_of_each_time_that_it_ran(self, store):
         with app_of(store) as app:
             app.invoke({"n": 1}, thread_id="t")
             app.invoke({"n": 0}, thread_id="t")
-            assert [len(log) for log in logs(app)] == [12, 11, 10, 7, 6, 5, 3, 2, 1]
+            assert [len(log) for log in logs(app)] == [13, 12, 11, 10, 8, 7, 6, 5, 4, 3, 2, 1]
 
     def test_the_history_of_the_thread_has_none_of_them(self, store):
         with app_of(store) as app:
@@ -55,7 +55,7 @@ class TestAfterItsStep:
         with line("top", child=child).compile(checkpointer=store) as app:
             app.invoke({}, thread_id="t")
             found = app.get_state_history("t", namespace=("child", "grand"))
-            assert [state.values["log"] for state in found] == [["1", "a"], ["1"]]
+            assert [state.values["log"] for state in found] == [["1", "a", "b"], ["1", "a"], ["1"]]
 
 
 class TestWhatElseIsTrue:
@@ -68,7 +68,7 @@ class TestWhatElseIsTrue:
             assert app.get_state("t", namespace=("child",)) is None
             assert app.get_state("t").values["log"] == ["x"]
             assert app.invoke(None, thread_id="t").state["log"] == ["x", "a", "b", "c", "y"]
-            assert len(logs(app)) == 6
+            assert len(logs(app)) == 8
 
     def test_a_copy_has_them_and_a_pruned_thread_has_them_no_more(self, store):
         with app_of(store) as app:
@@ -76,7 +76,7 @@ class TestWhatElseIsTrue:
             app.copy_thread("t", "u")
             app.prune(["t"], keep_last=1)
             assert logs(app) == []
-            assert len(list(app.get_state_history("u", namespace=("child",)))) == 3
+            assert len(list(app.get_state_history("u", namespace=("child",)))) == 4
             assert app.invoke({}, thread_id="t").state["log"][:5] == ["x", "a", "b", "c", "y"]
 
     def test_a_store_that_has_them_is_whole(self, disk):
@@ -98,7 +98,7 @@ class TestWhatElseIsTrue:
         child = Graph(name="child").add_node("a", wrote("a")).add_edge(START, "a").compile()
         graph = Graph(name="top").add_node("child", child).add_edge(START, "child")
         with graph.compile(checkpointer=place.open()) as app:
-            assert logs(app)[0] == ["x", "a", "b"]
+            assert logs(app)[0] == ["x", "a", "b", "c"]
 
 
 class TestFilters:
