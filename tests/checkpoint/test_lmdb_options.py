@@ -161,3 +161,43 @@ def test_a_history_that_waits_for_its_reader_holds_no_old_page(tmp_path):
     assert "no active readers" in holding
     assert len(list(images)) == 99
     store.close()
+
+
+class TestReaders:
+    def test_many_more_read_at_once_than_lmdb_has_slots_for_by_itself(self, tmp_path):
+        store = opened(tmp_path / "s")
+        begun(store, "t")
+        kv = store._shared._kv
+        reads = [kv.begin(write=False) for _ in range(500)]
+
+        assert store.load("t") is not None
+        for read in reads:
+            read.abort()
+        store.close()
+
+    def test_one_for_whom_there_is_no_slot_is_told_so_and_reads_when_there_is(
+        self, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr("beamweaver.checkpoint._lmdb_kv.MAX_READERS", 4)
+        store = opened(tmp_path / "s")
+        begun(store, "t")
+        kv = store._shared._kv
+        reads = [kv.begin(write=False) for _ in range(4)]
+
+        with pytest.raises(StoreError, match="READERS"):
+            store.load("t")
+        assert store.commit(1, [step("t", 1)]) == [None]
+        reads.pop().abort()
+        assert store.load("t").next_seq == 2
+        for read in reads:
+            read.abort()
+        store.close()
+
+
+def test_the_map_has_room_for_a_tebibyte_and_the_file_takes_what_is_written(tmp_path):
+    store = opened(tmp_path / "s")
+    begun(store, "t")
+
+    assert store._shared._kv._env.info()["map_size"] == 1 << 40
+    assert (tmp_path / "s" / "data.mdb").stat().st_size < 1 << 20
+    store.close()

@@ -10,7 +10,7 @@
 | `operations` | each call of each operation, failing once, failing for ever, and as its process's last |
 | `values`, `forged`, `files` | 100,000 damaged values, 10,000 behind a right checksum, 10,000 damaged files |
 | `histories` | 2,000 random histories beside the memory store |
-| `growth` | what a store takes: growing values, readers, short threads, long histories |
+| `growth` | what a store takes: growing values, readers, short threads, long histories, a stopped sender |
 
 `--seeds A..B` does the cases from A to B of each part, without B; `--seed A --count N` does N of them from A
 on; without either a part does its full number from 1 on. The case of a number is the same wherever it
@@ -42,6 +42,7 @@ from tests.checkpoint.operations import OPERATIONS
 from tests.checkpoint.test_store_model import Stores
 from tests.soak import _store_counts, _store_growth
 from tests.soak._store_counts import Part
+from tests.soak._store_senders import stopped_sender
 
 _CASES = {
     "kills": 10_000,
@@ -52,6 +53,7 @@ _CASES = {
     "files": 10_000,
     "histories": 2_000,
 }
+_MEASURES = {**_store_growth.MEASURES, "stopped sender": stopped_sender}
 _FULL = 10_000
 """At which count the growth of a store is measured in full."""
 _ROUND = 50
@@ -181,8 +183,8 @@ class _Soak:
 
     def _growth(self, part: Part) -> None:
         share = min(1.0, (self.count or _FULL) / _FULL)
-        part.asked = len(_store_growth.MEASURES)
-        for name, measure in _store_growth.MEASURES.items():
+        part.asked = len(_MEASURES)
+        for name, measure in _MEASURES.items():
             if not self.left():
                 return
             figures, wrong = measure(self.folder / name, share)
