@@ -322,6 +322,7 @@ class Context:
         if hub.listeners:
             event = Emitted(
                 thread_id=self.thread_id,
+                namespace=self.namespace,
                 run_id=self.run_id,
                 task_id=self.task_id,
                 node=self.node,

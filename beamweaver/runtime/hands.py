@@ -124,8 +124,14 @@ class Hands(Actor):
         if abandoned:
             self._reload = True
         if self._hub.listeners and isinstance(token, fx.Attempt):
+            assert token.owner is not None, "an attempt is one of a machine"
             self._hub.publish(
-                AttemptKilled(thread_id=self.thread_id, task_id=token.task_id, abandoned=abandoned)
+                AttemptKilled(
+                    thread_id=self.thread_id,
+                    namespace=token.owner.state.names,
+                    task_id=token.task_id,
+                    abandoned=abandoned,
+                )
             )
         held = self._held.pop(key, None)
         if token in self._awaited:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.hub import Hub
     from beamweaver.runtime.routing import Routing
     from supervisors.mailbox import Cell
+    from supervisors.timers import TimerRef
 
 __all__ = ["LoopTask", "LoopWorker"]
 
@@ -41,6 +42,7 @@ class LoopTask:
         "_context",
         "_covers",
         "_ended",
+        "_grace",
         "_hub",
         "_late",
         "_name",
@@ -71,6 +73,8 @@ class LoopTask:
         self._claim = [True]
         self._ended = [True]
         self._task: asyncio.Task[Any] | None = None
+        self._grace: TimerRef | None = None
+        """The timer that runs since it was killed."""
         self._covers = 0
         self._late = False
         """Whether a cancellation came while the coroutine was covered."""
@@ -87,7 +91,7 @@ class LoopTask:
             return
         context, self._context = self._context, None
         assert context is not None, "a coroutine begins once"
-        watched = _Watched(self._body(self), self._name, self._hub)
+        watched = _Watched(self._body, self, self._name, self._hub)
         self._task = context.run(loop.create_task, watched.run())
         self._task.add_done_callback(self._done)
 
@@ -121,6 +125,8 @@ class LoopTask:
             self._ended.pop()
         except IndexError:
             return
+        if self._grace is not None:
+            self._grace.cancel()
         self._owner.put(TaskEnded(self._token, abandoned))
 
     def kill(self, grace: float) -> bool:
@@ -133,7 +139,9 @@ class LoopTask:
             return False
         self._owner.put_system(Down(self._token, KILLED))
         self._worker.post(self._cancel)
-        self._hub.system.scheduler.timers.add(grace, _Abandon(self), None)
+        self._grace = self._hub.system.scheduler.timers.add(grace, _Abandon(self), None)
+        if not self._ended:  # by now it has ended, and may have found no timer
+            self._grace.cancel()
         return True
 
     def hand_over(self, owner: Cell, grace: float) -> bool:
@@ -178,12 +186,22 @@ class _Abandon:
 
 
 class _Watched:
-    """Drives a coroutine and names it once if a step of it holds the loop for too long."""
+    """Drives a coroutine and names it once if a step of it holds the loop for too long.
 
-    __slots__ = ("_coroutine", "_hub", "_name")
+    It is made with its first step: Python warns of one that a kill in the same turn of the loop never starts.
+    """
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], name: str, hub: Hub) -> None:
-        self._coroutine = coroutine
+    __slots__ = ("_body", "_hub", "_name", "_task")
+
+    def __init__(
+        self,
+        body: Callable[[LoopTask], Coroutine[Any, Any, Any]],
+        task: LoopTask,
+        name: str,
+        hub: Hub,
+    ) -> None:
+        self._body = body
+        self._task = task
         self._name = name
         self._hub = hub
 
@@ -191,7 +209,7 @@ class _Watched:
         return await self
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        coroutine, clock = self._coroutine, self._hub.system.clock
+        coroutine, clock = self._body(self._task), self._hub.system.clock
         value: Any = None
         error: BaseException | None = None
         while True:

@@ -7,8 +7,14 @@ import threading
 import pytest
 
 from beamweaver import START, Graph, Invoke, Runtime, Send
-from beamweaver.errors import NodeFailed, RunTimeout, StepTimeout
-from beamweaver.events import AttemptFailed, TaskAcknowledged, TaskStarted
+from beamweaver.errors import NodeFailed, NodeTimeout, RunTimeout, StepTimeout
+from beamweaver.events import (
+    AttemptFailed,
+    AttemptKilled,
+    Emitted,
+    TaskAcknowledged,
+    TaskStarted,
+)
 from beamweaver.types import Cancelled, Completed, Drained
 from supervisors import KILLED, which_children
 from supervisors.testing import eventually
@@ -21,6 +27,7 @@ from tests.runtime.kit import (
     Oracle,
     failing_at,
     line,
+    simulated,
     star,
     wrote,
 )
@@ -209,3 +216,21 @@ class TestKills:
         assert outcome.state["log"] == ["first", "gate"]
         assert first.runs == 1
         assert events.of(AttemptFailed)[0].namespace == ("inner",)
+
+    def test_what_a_node_emits_and_that_its_attempt_was_killed_is_told_with_where_it_is(
+        self, store
+    ):
+        def tells_and_waits(_state, ctx):
+            ctx.emit("here")
+            ctx._frame.hub.system.future().get()
+
+        inner = line("inner", waits=(tells_and_waits, {"timeout": 5.0})).compile()
+        app = line("top", inner=inner).compile()
+        with simulated(store, 1, graphs=[app]) as runtime:
+            events = Events(runtime)
+            with pytest.raises(NodeTimeout):
+                runtime.thread("t").ask(Invoke({}), timeout=60.0)
+            runtime.drain(1.0)
+
+        assert events.of(Emitted)[0].namespace == ("inner",)
+        assert events.of(AttemptKilled)[0].namespace == ("inner",)

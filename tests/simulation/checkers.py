@@ -73,17 +73,19 @@ class Bodies:
         if found != f"{ctx.node}{number}":
             self.wrong.append(f"sub-step {number} of node {ctx.node} gave {found!r}")
 
-    def sleeps(self, ctx: Any, number: int, seconds: float) -> None:
+    async def sleeps(self, ctx: Any, number: int, seconds: float, *, awaits: bool) -> None:
         """Sleep; it takes at least so long since it first began, and is not done again once it is over."""
         key = (ctx.thread_id, ctx.task_id, number)
-        if seconds < _DURABLE and self._is_deep():
+        if seconds < _DURABLE and not awaits and self._is_deep():
             ctx.sleep(0)
             return
         now = self.world.now
         if self._lives(ctx):
             self.slept.setdefault(key, now)
         try:
-            ctx.sleep(seconds)
+            slept = ctx.sleep(seconds)
+            if awaits:
+                await slept
         except Asks:  # it is kept, and the body ends
             if key in self.awake and self._lives(ctx) and not self.world.steps_clock:
                 self.wrong.append(f"sleep {key} of node {ctx.node} took its time again")
@@ -94,12 +96,16 @@ class Bodies:
         if self.world.now < self.slept[key] + seconds - _EXACT:
             self.wrong.append(f"sleep {key} of node {ctx.node} was over too early")
 
-    def hang(self, ctx: Any) -> None:
+    async def hang(self, ctx: Any, *, awaits: bool) -> None:
         """The first attempt of a task hangs until somebody ends it."""
         key = (ctx.thread_id, ctx.task_id)
-        if key not in self.hung and not self._is_deep():
+        if key not in self.hung and (awaits or not self._is_deep()):
             self.hung.add(key)
-            self.world.living.system.future().get()
+            never: Any = self.world.living.system.future()
+            if awaits:
+                await never
+            else:
+                never.get()
             self.wrong.append(f"an attempt of {ctx.node} that hangs went on")
 
     def _is_deep(self) -> bool:
@@ -182,8 +188,8 @@ class _Timers:
         self.ended[key] = self.world.lives
         if began is None:
             self.wrong.append(f"attempt {event.attempt} of {event.node} ended twice")
-        elif event.failure_code == "node_timeout":
-            seconds = self.world.plan.timeouts[event.node]
+        elif event.failure_code == "node_timeout" and not self.world.plan.graph_in(event):
+            seconds = self.world.plan.timeout_of(event)
             if seconds is None or now < began + seconds - _EXACT:
                 self.wrong.append(f"{event.node} was out of time after {now - began:g} s")
             elif now > began + seconds + _GRACE + _EXACT:

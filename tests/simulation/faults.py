@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from beamweaver import Cancel, Continue, Resume
+from beamweaver.runtime.loop import LoopTask
 from supervisors import KILLED, TaskActor
 from supervisors.family import Family
 from tests.runtime.kit import Boom
@@ -38,6 +39,8 @@ _WITHIN = ("actor kill", "process kill", "cancel", "noise", "duplicate", "disk f
 _DEATHS = ("process kill", "dies at point", "dies before commit", "dies after commit")
 _MOST_BETWEEN = 2
 """How often the process dies between two runs, faults being left or not."""
+_GRACE = 1.0
+"""Seconds for which a node that is killed may go on."""
 _HARMLESS = ("noise", "duplicate")
 """What is no fault, and not limited."""
 _CHANCES = {
@@ -215,8 +218,8 @@ class Faults:
         if not victims:
             return
         victim = self.rng.choice(victims)
-        if isinstance(victim, TaskActor):
-            victim.kill()
+        if isinstance(victim, TaskActor | LoopTask):
+            victim.kill(_GRACE)
         else:
             self.world.process.system.exit(victim, KILLED)
 

@@ -22,6 +22,7 @@ from beamweaver.checkpoint.store import RecordWriter
 from beamweaver.engine import (
     _branches,
     _continuing,
+    _inside,
     calls,
     effects,
     growth,
@@ -33,6 +34,7 @@ from beamweaver.engine import (
 )
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._attempts import Attempts
+from beamweaver.engine._callers import Callers
 from beamweaver.engine._core import Core
 from beamweaver.engine._steps import Steps
 from beamweaver.engine.effects import Admitted, SetTimer
@@ -137,6 +139,11 @@ def _without_memos(loaded: Any) -> None:
         task.memos = None
 
 
+def _without_graphs_inside(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        task.inner = None
+
+
 def _without_results(loaded: Any) -> None:
     for task in loaded.step.tasks:
         task.result = None
@@ -228,6 +235,12 @@ def _takes_again(original: Any, found: Any, call: Any) -> Any:
     if call.answers is None or not asked.keys() >= call.answers.keys():
         return original(found, call)
     return [(*asked[id_], answer) for id_, answer in call.answers.items()]
+
+
+def _calls_anew(original: Any, self: Any, attempt: Any, calling: Any) -> Any:
+    """A graph that a function calls again is not known any more."""
+    attempt.task.inner = None
+    return original(self, attempt, calling)
 
 
 def _several(*mutants: Mutant) -> Mutant:
@@ -328,6 +341,11 @@ MUTANTS: dict[str, Mutant] = {
     "answers are lost on load": _after_load(_without_answers),
     "due times are lost on load": _after_load(_without_due_times),
     "results are lost on load": _after_load(_without_results),
+    "graphs inside are lost on load": _after_load(_without_graphs_inside),
+    "a graph inside comes back whole": _instead(
+        _inside, "leaving", lambda child, parent, start, end, written: {k: end[k] for k in written}
+    ),
+    "a graph that was called begins anew": _around(Callers, "_state_of", _calls_anew),
     "questions are lost on load": _instead(rows, "_ask", lambda *_: None),
     "Sends to one node become one": _around(plan, "_send_tasks", _merged_sends),
     "results merge backwards": _around(

@@ -6,9 +6,12 @@ history ends as the model says, whatever disturbs it. How often a node fails and
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
+import operator
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from beamweaver import END, Command, Graph, RetryPolicy, Send
 from tests.engine.generator import LOOPS, Flaky, Node, Plan, State
@@ -18,8 +21,12 @@ from tests.model import Return, Shape, Task, Thread
 if TYPE_CHECKING:
     from tests.simulation.checkers import Bodies
 
-__all__ = ["SimPlan"]
+__all__ = ["SimPlan", "given_by"]
 
+_NESTED, _DEEPER = 0.12, 0.4
+"""The share of graphs with graphs inside, and of these with graphs inside of them."""
+_WITH_ASYNC, _ASYNC = 0.15, 0.5
+"""The share of graphs with async nodes, and of these nodes in them."""
 RETRY_DELAY = 1.0
 QUESTIONS = {"asks": 2, "asks keyed": 1}
 
@@ -27,31 +34,75 @@ QUESTIONS = {"asks": 2, "asks keyed": 1}
 class SimPlan:
     """A drawn graph.
 
+    In a share of the seeds some nodes are graphs, or functions that call one; in another some are async.
+
     Args:
         seed: What it is drawn from.
+        within: How the nodes around it are called, where it is inside of one.
+        depth: How many graphs may be in one another.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.plan = Plan(seed)
+    def __init__(self, seed: int, *, within: str = "", depth: int = 2) -> None:
+        self.plan = Plan(seed, small=bool(within))
+        self.within = within
         self.nodes = {node.name: node for node in self.plan.nodes}
         rng = random.Random(f"sub-steps {seed}")
         self.steps = {name: rng.choice([0, 0, 1, 2]) for name in self.nodes}
         self.sleeps = {name: rng.choice([0, 0, 0, 0.5, 7]) for name in self.nodes}
         self.timeouts = {name: rng.choice([None, None, None, 5, 30]) for name in self.nodes}
         self.hangs = {name: rng.random() < 0.4 for name in self.nodes}
+        self.inner: dict[str, SimPlan] = {}
+        self.callers: set[str] = set()
+        """Of those with a graph inside, the nodes that are functions which call it."""
+        rng = random.Random(f"nested {seed}")
+        if depth and rng.random() < (_DEEPER if within else _NESTED):
+            self._nest(rng, depth - 1)
+        rng = random.Random(f"async {seed}")
+        share = _ASYNC if rng.random() < _WITH_ASYNC else 0
+        self.awaits = {name for name in self.nodes if rng.random() < share}
+        """The async nodes."""
+
+    def _nest(self, rng: random.Random, depth: int) -> None:
+        fit = [node for node in self.nodes.values() if not node.loops]
+        for node in rng.sample(fit, min(len(fit), rng.choice([1, 1, 2]))):
+            node.goto, node.sends, node.silent = None, 0, False
+            within, seed = f"{self.within}{node.name}/", rng.randrange(1 << 30)
+            self.inner[node.name] = SimPlan(seed, within=within, depth=depth)
+            if rng.random() < 0.4:
+                self.callers.add(node.name)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a node of it is async, or of a graph inside."""
+        return bool(self.awaits) or any(inner.is_async for inner in self.inner.values())
+
+    def timeout_of(self, event: Any) -> float | None:
+        """The timeout of the node that an event names."""
+        return self._place_of(event).timeouts[event.node]
+
+    def graph_in(self, event: Any) -> SimPlan | None:
+        """The graph inside of that node; then a failure may be one of its nodes'."""
+        return self._place_of(event).inner.get(event.node)
+
+    def _place_of(self, event: Any) -> SimPlan:
+        plan = self
+        for name in event.namespace:  # where a function calls, its graph follows the node
+            plan = plan.inner[name.partition(":")[0]]
+        return plan
 
     # For the runtime ----------------------------------------------------------------------------
 
     def compile(self, bodies: Bodies, **options: Any) -> Any:
         """The graph; `bodies` hears what its nodes do."""
-        graph = Graph(State, name="g")
+        name = f"in {self.within.strip('/').replace('/', ' ')}" if self.within else "g"
+        graph = Graph(State, name=name, output_schema=_Out if self.within else None)
         for node in self.nodes.values():
             retry = None
             if node.mood == "retried":
                 retry = RetryPolicy(max_attempts=50, retry_on="any", initial_delay=RETRY_DELAY)
             graph.add_node(
                 node.name,
-                self._body(node, bodies),
+                self._runs(node, bodies),
                 retry=retry,
                 defer=node.defer,
                 timeout=self.timeouts[node.name],
@@ -65,40 +116,57 @@ class SimPlan:
         if self.plan.loop is not None:
             graph.add_conditional_edges(self.plan.loop[0], _looper(self.plan.loop[1]))
         for edge in self.plan.guards:
-            graph.add_edge(edge.source, edge.target, **edge.options(_rounds, sync=True))
+            quick = edge.options(_rounds, sync=not self.awaits)
+            graph.add_edge(edge.source, edge.target, **quick)
         return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
 
-    def _body(self, node: Node, bodies: Bodies) -> Any:
-        """What a node does; where it ends without a result, it has changed its state in place before."""
+    def _runs(self, node: Node, bodies: Bodies) -> Any:
+        """What a node is: a graph, an async function or a sync one."""
+        inner = self.inner.get(node.name)
+        graph = None if inner is None else inner.compile(bodies)
+        if graph is not None and node.name not in self.callers:
+            return graph
+        does = self._body(node, bodies, graph)
+        return does if node.name in self.awaits else _in_one_go(does)
 
-        def body(state: Any, ctx: Any) -> Any:
+    def _body(self, node: Node, bodies: Bodies, graph: Any) -> Any:
+        """What a node does; where it ends without a result, it has changed its state in place before.
+
+        Not where a graph may run at once, which shares that state, and keeps what it begins with.
+        """
+        awaits, spoils = node.name in self.awaits, not (self.inner or self.within)
+
+        async def body(state: Any, ctx: Any) -> Any:
             try:
-                return gives(state, ctx)
+                return await gives(state, ctx)
             except BaseException:
-                _spoil(state)
+                if spoils:
+                    _spoil(state)
                 raise
 
-        def gives(state: Any, ctx: Any) -> Any:
+        async def gives(state: Any, ctx: Any) -> Any:
             bodies.started(ctx)
             for number in range(self.steps[node.name]):
                 work = functools.partial(bodies.worked, ctx)
-                bodies.kept(ctx, number, ctx.step("work", work, number))
-                bodies.sleeps(ctx, number, self.sleeps[node.name])
+                bodies.kept(ctx, number, await given_by(ctx.step("work", work, number)))
+                await bodies.sleeps(ctx, number, self.sleeps[node.name], awaits=awaits)
             if self.hangs[node.name] and self.timeouts[node.name] is not None:
-                bodies.hang(ctx)
+                await bodies.hang(ctx, awaits=awaits)
             if node.mood in ("fails", "retried") and bodies.first(ctx):
                 raise Flaky(node.name)
             for number in range(QUESTIONS.get(node.mood, 0)):
                 key = "k" if node.mood == "asks keyed" else None
                 bodies.answered(ctx, number, ctx.interrupt(f"{node.name}{number}", key=key))
-            given = self.given(node, state)
-            update = {key: value for key, value, _overwrites in given.writes}
-            sends = [Send(name, overlay) for name, overlay in given.sends]
-            if given.goto is not None:
-                return Command(update=update, goto=[*given.goto, *sends])
-            return [update, *sends] if update else sends or None
+            if graph is not None:
+                found = await given_by(ctx.call(graph, self._input_of(node, state)))
+                return {key: found[key] for key in ("log", "sums")}
+            return _returned(self.given(node, state))
 
         return body
+
+    def _input_of(self, node: Node, state: Any) -> dict[str, Any]:
+        """What a function gives to the graph that it calls."""
+        return {"log": [f"{self.within}{node.name}("], "last": state.get("last", "")}
 
     # For the model ------------------------------------------------------------------------------
 
@@ -125,19 +193,68 @@ class SimPlan:
 
     def body(self, task: Task, view: dict[str, Any]) -> Return:
         """What a task of the model gives."""
-        return self.given(self.nodes[task.node], view)
+        node = self.nodes[task.node]
+        inner = self.inner.get(node.name)
+        return self.given(node, view) if inner is None else self._given_inside(node, inner, view)
+
+    def _given_inside(self, node: Node, inner: SimPlan, view: dict[str, Any]) -> Return:
+        """What a node gives that is a graph, or that calls one."""
+        thread, start = inner.model(), dict[str, Any]()
+        if node.name in self.callers:
+            start = self._input_of(node, view)
+        else:
+            thread.values.update(copy.deepcopy(view))
+        before = len(thread.values["log"])
+        thread.run(start, inner.body)
+        added = thread.values["log"][before:]
+        return Return([("log", added, False), ("sums", thread.values["sums"], False)])
 
     def given(self, node: Node, state: Any) -> Return:
         """What a node gives for what it sees."""
         goto = [node.goto] if node.goto else None
         if node.silent:
             return Return(goto=goto)
-        writes = [("log", [f"{node.name}{state.get('last', '')}"], False)]
-        writes.append(("sums", {node.name: len(node.name)}, False))
+        label = f"{self.within}{node.name}"
+        writes = [("log", [f"{label}{state.get('last', '')}"], False)]
+        writes.append(("sums", {label: len(label)}, False))
         if node.loops:
             writes.append(("rounds", 1, False))
         sends = [("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
         return Return(writes, goto, sends)
+
+
+class _Out(TypedDict):
+    """What comes back from a graph inside of a node: not how often it went round."""
+
+    log: Annotated[list[str], operator.add]
+    sums: Annotated[dict[str, int], operator.or_]
+
+
+async def given_by(call: Any) -> Any:
+    """What a call of `ctx` gives, in an async node and in a sync one."""
+    return await call if inspect.isawaitable(call) else call
+
+
+def _in_one_go(does: Any) -> Any:
+    """A sync node: the same coroutine function, run to its end where it never has to be waited for."""
+
+    def body(state: Any, ctx: Any) -> Any:
+        try:
+            does(state, ctx).send(None)
+        except StopIteration as end:
+            return end.value
+        raise AssertionError("a sync node cannot await")
+
+    return body
+
+
+def _returned(given: Return) -> Any:
+    """The same in the words of the product."""
+    update = {key: value for key, value, _overwrites in given.writes}
+    sends = [Send(name, overlay) for name, overlay in given.sends]
+    if given.goto is not None:
+        return Command(update=update, goto=[*given.goto, *sends])
+    return [update, *sends] if update else sends or None
 
 
 def _spoil(state: Any) -> None:

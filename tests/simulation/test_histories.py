@@ -12,6 +12,7 @@ from beamweaver import Invoke, Runtime
 from beamweaver.errors import StoreBroken
 from tests.simulation.config import KINDS, Config
 from tests.simulation.faults import POINTS
+from tests.simulation.plan import SimPlan
 from tests.simulation.totals import Totals
 from tests.simulation.world import World, simulate
 
@@ -94,8 +95,9 @@ def test_a_kept_input_whose_run_ended_before_its_client_looked_is_not_waited_for
         world.close()
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.parametrize("seed", [*range(100, 105), 44, 149])
 def test_one_seed_is_one_history(seed):
+    """Also where there are graphs inside, as in 44, or async nodes, as in 149."""
     assert simulate(seed).trace.digest == simulate(seed).trace.digest
 
 
@@ -112,6 +114,15 @@ def test_the_trace_begins_with_the_configuration():
 def test_the_configurations_of_many_seeds_have_every_kind_of_fault():
     drawn = {kind for seed in range(50) for kind in Config.drawn(seed).weights}
     assert drawn == set(KINDS)
+
+
+def test_some_graphs_have_graphs_inside_some_functions_that_call_them_and_some_async_nodes():
+    plans = [SimPlan(seed) for seed in range(60)]
+    assert sum(bool(plan.inner) for plan in plans) >= 4
+    assert sum(bool(plan.callers) for plan in plans) >= 2
+    assert any(inner.inner for plan in plans for inner in plan.inner.values())
+    assert sum(plan.is_async for plan in plans) >= 4
+    assert sum(plan.is_async or bool(plan.inner) for plan in plans) < 30
 
 
 def test_the_points_that_are_counted_are_those_of_the_runtime():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from beamweaver import Runtime
@@ -25,6 +26,7 @@ from tests.simulation.config import Config
 from tests.simulation.disk import Disk, Ends
 from tests.simulation.editors import Editor
 from tests.simulation.faults import Faults, cells_of
+from tests.simulation.loop import SimLoop
 from tests.simulation.plan import SimPlan
 from tests.simulation.store import SimCheckpointer
 from tests.simulation.trace import Trace
@@ -33,7 +35,7 @@ __all__ = ["Process", "World", "simulate"]
 
 MOST_TURNS = 60_000
 PATIENCE_TURNS = 10_000
-"""So many turns after the last fault no thread may be stuck."""
+"""In so many turns after the last fault at least one step is committed, until all is done."""
 OLD_TURNS = 60
 """So many turns an owner goes on that has lost its store and does not know it."""
 
@@ -90,6 +92,7 @@ class _Runtime(Runtime):
     def _new_core(self, last: bool) -> Any:
         core = super()._new_core(last)
         self.process.core, self.process.hub = core, core.hub
+        core.hub.user_loop = self.process.loop
         core.hub.subscribe(self.process.world.checkers.listener(self.process))
         return core
 
@@ -107,6 +110,7 @@ class Process:
         )
         self.scheduler.process = self
         self.system = ActorSystem(self.scheduler, clock=self.clock, on_event=lambda _event: None)
+        self.loop = SimLoop(self.scheduler, world.checkers.wrong)
         self.store = SimCheckpointer(world.disk, self.ends, self.clock, sync=config.sync)
         self.left = OLD_TURNS
         self.runtime = _Runtime(
@@ -135,6 +139,7 @@ class Process:
         self.ends.dying = True
         places._places.pop(self.store.identity, None)
         self.core._closed = True
+        self.loop.bury()
         self.store.close()
 
     def turn(self) -> bool:
@@ -154,10 +159,12 @@ class World:
     """
 
     def __init__(self, config: Config, *, keep: bool = False) -> None:
+        self.plan = SimPlan(config.seed)
+        if self.plan.inner:  # each run takes longer
+            config = replace(config, threads=min(config.threads, 2), runs=min(config.runs, 2))
         self.config = config
         self.trace = Trace(keep=keep)
         self.trace.note(None, config)
-        self.plan = SimPlan(config.seed)
         self.faults = Faults(self, config, random.Random(config.seed))
         self.disk = Disk(self.faults.of_disk)
         self.checkers = Checkers(self)
@@ -302,7 +309,7 @@ class World:
 
     def run(self) -> None:
         """Run until all clients have what they want and nothing is left to do; check all along."""
-        quiet = stalled = 0
+        quiet = stalled = steps = 0
         while True:
             if self.process.over:
                 self.die()  # before anybody hears what it said in its last turn
@@ -312,7 +319,8 @@ class World:
             if self.process.over:
                 continue
             self.turns += 1
-            quiet = 0 if self.faults.left else quiet + 1
+            goes_on = self.faults.left or steps != self.checkers.steps
+            quiet, steps = 0 if goes_on else quiet + 1, self.checkers.steps
             assert self.turns < MOST_TURNS, f"{self.config.seed=}: no end; {self.describe()}"
             assert quiet < PATIENCE_TURNS, f"{self.config.seed=}: stuck; {self.describe()}"
             self.faults.disturb()
