@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.checkpoint.verify import verify
+from beamweaver.errors import StoreError
 from tests.checkpoint.full_store import pairs_of
 from tests.checkpoint.prepared import Prepared, compiled
 from tests.checkpoint.workload import digest
@@ -120,9 +121,9 @@ def read_log(path):
     return found
 
 
-def recorded(bench, seed):
+def recorded(bench, seed, **request):
     """The log of an undisturbed run and its states."""
-    states = bench.history(seed, log=str(bench.log)).states
+    states = bench.history(seed, log=str(bench.log), **request).states
     return read_log(bench.log), states
 
 
@@ -192,6 +193,13 @@ def judge(path, states, acknowledged):
 
     It must hold exactly what some transaction left, from the last acknowledged one on.
     """
+    try:
+        return _judge(path, states, acknowledged)
+    except StoreError as error:
+        return f"it cannot be read: {error}"
+
+
+def _judge(path, states, acknowledged):
     data = path / "data.mdb"
     if not data.exists() or data.stat().st_size < 8192:
         return "" if not acknowledged else f"{acknowledged} transactions are lost with the file"

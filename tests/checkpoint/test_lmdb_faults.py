@@ -43,6 +43,16 @@ def test_a_power_cut_leaves_what_was_acknowledged(bench, seed):
 
 
 @pytest.mark.slow
+def test_a_power_cut_is_seen_to_harm_a_store_that_does_not_wait_for_the_disk(bench):
+    """What `survives="process-kill"` says of itself; and what judges the images can tell."""
+    recording, chance = recorded(bench, 1, survives="process-kill"), random.Random(1)
+    wrong = [text for text in (cut_off(bench, recording, chance) for _ in range(50)) if text]
+
+    assert any("damaged" in text for text in wrong)
+    assert any("acknowledged" in text for text in wrong)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("for_ever", [0, 1])
 @pytest.mark.parametrize(

@@ -225,6 +225,15 @@ class Stores(RuleBasedStateMachine):
             store.close() if closing else store.release()
         self.epoch = self.both(lambda store: store.acquire())
 
+    @rule(name=names)
+    def be_overtaken(self, name):
+        """A second owner comes by force; the first one writes nothing any more."""
+        assert self.both(lambda store: store.acquire()) == "store_owned"
+        old, self.epoch = self.epoch, self.both(lambda store: store.acquire(takeover="force"))
+        assert self.epoch == old + 1
+        assert self.both(lambda store: store.delete_thread(old, name)) == "ownership_lost"
+        assert self.both(lambda store: store.commit(old, [step(name, 0)])) == "ownership_lost"
+
     @rule(name=names, seq=st.integers(-1, 12), run=st.integers(0, 3), entries=st.booleans())
     def look(self, name, seq, run, entries):
         self.both(lambda store: store.load(name, seq, entries=entries))
