@@ -216,6 +216,7 @@ def finish(cell: Inbox, reason: ExitReason, *, ignored: bool = False) -> bool:
             return False
         cell.phase = ENDED
         cell.stopped = True
+        cell.held = 0  # what comes from now on is drained, whatever it waited for
         cell.reason = reason
         book, cell.book = cell.book, None
         reply, cell.reply = cell.reply, None

@@ -176,6 +176,7 @@ class Cell(Inbox):
         self.holder = None
         if error is not None:
             traceback.clear_frames(error.__traceback__)
+            message = actor = None  # this frame runs yet, so that it is not cleared
         if self.busy is not busy:
             return
         busy.release()

@@ -78,6 +78,8 @@ class Shared:
         self._file: OwnerFile | None = None
         self._since = 0.0
         self._calls = 0
+        self._cut_off = False
+        """Whether this process was forked while a call ran."""
         self._closed = False
         self._mu = threading.Lock()
         self._idle = threading.Condition(self._mu)
@@ -267,6 +269,8 @@ class Shared:
 
     def after_fork(self) -> None:
         """In a child: let go of the copy of the lock, so that it ends with its true holder."""
+        # Asked on the thread that forked: a later one may be taken for the parent's that holds the lock.
+        self._cut_off = self._calls > 0 or self.writer.busy
         if self._file is not None:
             self._file.after_fork()
 
@@ -276,7 +280,7 @@ class Shared:
         Raises:
             StoreUnavailable: A call ran in it when the parent forked; closing would end the parent's call.
         """
-        if self._calls or self.writer.busy:
+        if self._cut_off:
             raise unavailable(
                 self.path,
                 "this process was forked while another worker used the store",

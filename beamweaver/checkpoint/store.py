@@ -232,7 +232,7 @@ class RecordWriter:
             head is not None
             and checkpoint is not None
             and checkpoint.parent == head.checkpoint
-            and record.seq == head.next_seq
+            and record.seq == head.next_seq > 0  # a thread's first record is judged
             and commit.thread is None
             and not (commit.clears or commit.run_names or commit.inbox_put or commit.inbox_drop)
             and commit.run_ended is None
@@ -249,8 +249,8 @@ class RecordWriter:
         key = head.records + record.seq.to_bytes(NUMBER_BYTES, "big")
         try:
             value = seal(key, encode_record(record))
-        except _UNENCODABLE as error:
-            return [unencodable(commit, error)]
+        except _UNENCODABLE:
+            return self._together(epoch, [commit], faults)
         try:
             txn = self._kv.begin(write=True)
             try:
@@ -262,14 +262,16 @@ class RecordWriter:
                     faults("put.after")
                     faults("sync.before")
                 txn.commit()
+                head.next_seq, head.checkpoint = record.seq + 1, record.seq
             finally:
                 txn.abort()
-        except (OwnershipLost, StoreFull, StoreBroken) as error:
-            self._note(error)
+        except BaseException as error:  # it may be in the store or not: the next commit looks
+            self._heads.pop(commit.thread_id, None)
+            if isinstance(error, StoreError):
+                self._note(error)
+                if not isinstance(error, (OwnershipLost, StoreFull, StoreBroken)):
+                    return [error]
             raise
-        except StoreError as error:
-            return [error]
-        head.next_seq, head.checkpoint = record.seq + 1, record.seq
         if loud:
             faults("sync.after")
         return [None]

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import threading
 
 from beamweaver.checkpoint import LMDBCheckpointer, _owner, _shared
 from beamweaver.checkpoint.store import RecordWriter
@@ -221,3 +222,40 @@ def fork_while_busy(pipe, path):
     os.wait()
     shared.leave()
     pipe.send(store.commit(epoch, [step("t", 1)]))
+
+
+def fork_during_a_commit(pipe, path):
+    """Fork while another thread commits, and use the store on a thread of the child."""
+    store = LMDBCheckpointer(path, survives="process-kill")
+    epoch = begun(store, "t")
+    reached, go_on = threading.Event(), threading.Event()
+    results, said = [], []
+
+    def pause(point):
+        if point == "put.after":
+            reached.set()
+            go_on.wait(10)
+
+    def use():
+        try:
+            store.load("t")
+        except StoreError as error:
+            said.append(str(error))
+
+    store.faults = pause
+    writer = threading.Thread(target=lambda: results.extend(store.commit(epoch, [step("t", 1)])))
+    writer.start()
+    reached.wait(10)
+    if os.fork() == 0:
+        try:
+            # Most often it has the identifier of the thread that commits in the parent.
+            user = threading.Thread(target=use)
+            user.start()
+            user.join(10)
+            pipe.send(said)
+        finally:
+            os._exit(0)
+    os.wait()
+    go_on.set()
+    writer.join(10)
+    pipe.send(results)

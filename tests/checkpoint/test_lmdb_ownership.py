@@ -16,6 +16,7 @@ from beamweaver.errors import OwnershipLost, StoreOptionsDiffer, StoreOwned, Sto
 from tests.checkpoint.children import (
     child,
     fork_and_use,
+    fork_during_a_commit,
     fork_while_busy,
     own,
     race,
@@ -123,6 +124,12 @@ def test_a_forked_child_reads_and_owns_nothing(path):
 def test_a_child_forked_during_a_call_is_told_so_and_harms_nobody(path):
     with child(fork_while_busy, path) as (_process, pipe):
         assert "forkserver" in pipe.recv()
+        assert pipe.recv() == [None]
+
+
+def test_a_child_forked_during_a_commit_is_told_so_on_any_of_its_threads(path):
+    with child(fork_during_a_commit, path) as (_process, pipe):
+        assert ["forkserver" in said for said in pipe.recv()] == [True]
         assert pipe.recv() == [None]
 
 

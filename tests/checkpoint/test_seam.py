@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from beamweaver.checkpoint._meta import read_epoch
 from beamweaver.checkpoint._prune import CHUNK
@@ -49,6 +50,9 @@ class DictTxn:
 
     def commit(self):
         self.kv.pairs = self.pairs
+        interruption, self.kv.interruption = self.kv.interruption, None
+        if interruption is not None:
+            raise interruption
 
     def abort(self):
         pass
@@ -58,6 +62,7 @@ class DictKv:
     def __init__(self):
         self.pairs = {}
         self.room = 10_000
+        self.interruption = None
 
     def begin(self, *, write):
         return DictTxn(self)
@@ -121,6 +126,33 @@ def test_an_error_of_the_fault_hook_passes_through_a_commit_alone(writer):
     with pytest.raises(ValueError, match="mine"):
         writer.commit(1, [step("a", 1, parent=0)], fault)
     assert writer.commit(1, [step("a", 1, parent=0)], no_faults) == [None]
+
+
+def test_what_an_interrupted_commit_alone_has_written_is_not_written_over(kv, writer):
+    writer.commit(1, [step("a", 0)], no_faults)
+    kv.interruption = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        writer.commit(1, [step("a", 1, parent=0)], no_faults)
+    other = step("a", 1, parent=0, writes={"n": b"\x07"})
+
+    assert codes(writer.commit(1, [other], no_faults)) == ["store_conflict"]
+
+
+def test_a_first_record_without_a_row_is_refused_each_time(writer):
+    first = replace(step("a", 0), thread=None)
+    refusals = [writer.commit(1, [first], no_faults) for _ in range(2)]
+
+    assert [codes(refusal) for refusal in refusals] == [["store_error"]] * 2
+
+
+def test_who_lost_the_store_hears_that_also_of_a_record_that_cannot_be_stored(kv, writer):
+    writer.commit(1, [step("a", 0)], no_faults)
+    commit = step("a", 1, parent=0)
+    commit = replace(commit, record=replace(commit.record, at_us=object()))
+    assert RecordWriter(kv, "the same dict").raise_epoch(1)
+
+    with pytest.raises(OwnershipLost):
+        writer.commit(1, [commit], no_faults)
 
 
 def test_an_engine_without_room_keeps_nothing_of_a_group(kv, writer):

@@ -461,6 +461,21 @@ class TestWhatIsLeft:
         [letter] = [event for event in events if event.kind == "dead_letter"]
         assert (letter.reason, letter.detail) == (SHUTDOWN, {"message": "str"})
 
+    def test_what_comes_at_the_very_end_of_a_suspended_actor_is_a_dead_letter_too(self):
+        events: list[Any] = []
+
+        def hear(event: Any) -> None:
+            events.append(event)
+            if event.kind == "actor_ended":
+                ref.cell.put("late")
+
+        with ActorSystem(on_event=hear) as system:
+            ref = system.start(Puppet)
+            suspend(ref)
+            ref.stop(reason=SHUTDOWN)
+
+        assert [event.kind for event in events if event.kind == "dead_letter"] == ["dead_letter"]
+
 
 class TestDispatchInParallel:
     def register(self, world: World, names: Registry, value: object) -> None:

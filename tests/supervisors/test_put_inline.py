@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from tests.supervisors.world import Boom, Puppet, World, crash
 
 
 class Inner(Puppet):
-    """As the checkpoint writer is: it waits until nothing else is runnable."""
+    """As the checkpoint writer is: it waits until nothing else is runnable, and has no context."""
 
     lane = "idle"
+    isolated = False
 
 
 class Guarded(Inner):
@@ -79,6 +81,17 @@ def test_a_crash_is_its_own(world: World, outer: Any):
     assert isinstance(ended, Crashed)
     assert isinstance(ended.error, Boom)
     assert outer.is_alive()
+
+
+@pytest.mark.parametrize("kind", [Inner, Guarded])
+def test_the_reason_of_its_crash_does_not_keep_it(world: World, outer: Any, kind: type[Puppet]):
+    inner = world.system.start(kind)
+    reason = world.system.monitor_from_outside(inner)
+    actor = weakref.ref(inner.cell.actor)
+    send(world, outer, inner, crash)
+
+    assert isinstance(reason.get(timeout=5), Crashed)
+    assert actor() is None
 
 
 def test_messages_behind_a_crash_go_to_the_dead_letters(world: World, outer: Any):
