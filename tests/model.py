@@ -2,7 +2,7 @@
 
 No code of the product is used. A `Thread` has committed values and one open step. A step's tasks finish,
 fail, or ask; a caller may go on with an amendment, which begins a new era; an open step whose tasks have all
-finished is closed: what they wrote is merged in order, and what comes next is planned.
+finished is closed: what they wrote is merged in order, and what comes next is planned: a checkpoint.
 
 The rules that it holds to:
 - the tasks of a step see the values before it, and of the step what was finished before their era;
@@ -19,13 +19,16 @@ The rules that it holds to:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["Amendment", "Conflict", "Guard", "Return", "Shape", "Step", "Task", "Thread"]
+__all__ = ["Conflict", "Guard", "Point", "Return", "Shape", "Step", "Task", "Thread", "Values"]
 
 START = "__start__"
+Values: TypeAlias = dict[str, Any]
+Sends: TypeAlias = list[tuple[str, Values]]
+Router: TypeAlias = Callable[[Values], tuple[list[str], Sends]]
 
 
 class Conflict(Exception):
@@ -34,17 +37,11 @@ class Conflict(Exception):
 
 @dataclass
 class Return:
-    """What a task gave: writes `(key, value, overwrites)`, a goto or None, Sends `(node, overlay)`."""
+    """What a task gave in an era, or a caller as its amendment, which begins one."""
 
-    writes: list[tuple[str, Any, bool]] = field(default_factory=list)
+    writes: list[tuple[str, Any, bool]] = field(default_factory=list)  # key, value, overwrites
     goto: list[str] | None = None
-    sends: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-
-
-@dataclass
-class Amendment(Return):
-    """A caller's update to an open step."""
-
+    sends: Sends = field(default_factory=list)
     era: int = 0
 
 
@@ -54,7 +51,7 @@ class Guard:
 
     source: str
     target: str | None
-    when: Callable[[dict[str, Any]], bool] | None = None
+    when: Callable[[Values], bool] | None = None
     budget: int | None = None
     default: bool = False
 
@@ -66,16 +63,15 @@ class Shape:
     nodes: list[str]
     edges: list[tuple[str, str]] = field(default_factory=list)
     joins: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
-    routers: list[
-        tuple[str, Callable[[dict[str, Any]], tuple[list[str], list[tuple[str, dict[str, Any]]]]]]
-    ] = field(default_factory=list)
+    routers: list[tuple[str, Router]] = field(default_factory=list)
     reducers: dict[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
-    initial: dict[str, Any] = field(default_factory=dict)
+    initial: Values = field(default_factory=dict)
     guards: list[Guard] = field(default_factory=list)
     deferred: set[str] = field(default_factory=set)
     passing: set[str] = field(default_factory=set)
-    counts: tuple[str, int] | None = None
-    """The key that tells how many steps a run may still take, and the limit that it counts from."""
+    counts: tuple[str, int] | None = (
+        None  # the key of the steps that a run may still take, and their limit
+    )
 
 
 @dataclass
@@ -84,9 +80,8 @@ class Task:
 
     node: str
     path: str
-    overlay: dict[str, Any] = field(default_factory=dict)
+    overlay: Values = field(default_factory=dict)
     given: Return | None = None
-    era: int = 0
     failed: bool = False
     answers: list[Any] = field(default_factory=list)
     asks: bool = False
@@ -99,52 +94,48 @@ class Step:
     number: int
     tasks: list[Task]
     era: int = 0
-    amendments: list[Amendment] = field(default_factory=list)
+    amendments: list[Return] = field(default_factory=list)
+
+
+Point: TypeAlias = tuple[Values, list[Task], dict[int, set[str]], dict[int, int], list[Task]]
+"""A checkpoint: the values after a step, what was planned then, joins, budgets, what is deferred."""
 
 
 class Thread:
-    """A thread of the model.
-
-    Args:
-        shape: Its graph.
-
-    Example:
-        >>> import operator
-        >>> shape = Shape(["a"], [(START, "a")], reducers={"log": operator.add}, initial={"log": []})
-        >>> thread = Thread(shape)
-        >>> thread.run({"log": ["in"]}, lambda task, view: Return([("log", [task.node], False)]))
-        >>> thread.values["log"], thread.runs
-        (['in', 'a'], 1)
-    """
+    """A thread of the model, whose graph is `shape`."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.values: dict[str, Any] = dict(shape.initial)
+        self.values: Values = dict(shape.initial)
         self.step: Step | None = None
         self.joins: dict[int, set[str]] = {}
         self.spent: dict[int, int] = {}
         self.waiting: list[Task] = []
         self.next_number = 0
-        self.executed = 0
-        """Steps since a caller went on last."""
+        self.executed = 0  # steps since a caller went on last
         self.runs = 0
+        self.points: list[Point] = []  # of all branches, the oldest first
 
     # What happens -------------------------------------------------------------------------------
 
-    def start(self, update: dict[str, Any]) -> None:
+    def start(self, update: Values) -> None:
         """A new run: its first step is the input's own, and closed at once."""
         assert self.step is None, "the run before it is not complete"
         self.runs += 1
         self.joins, self.spent, self.waiting = {}, {}, []
-        entry = Task(START, START, given=Return([(k, v, False) for k, v in update.items()]))
-        self._open([entry])
+        self._open([Task(START, START, given=Return([(k, v, False) for k, v in update.items()]))])
         self.close()
         self.executed = 0
 
-    def view(self, task: Task) -> dict[str, Any]:
+    def branch(self, point: Point) -> None:
+        """A caller goes on from a checkpoint, raw: what came after it is on another branch."""
+        self.values, tasks, self.joins, self.spent, self.waiting = point
+        self.executed = 0
+        self._open([Task(task.node, task.path, task.overlay) for task in tasks])
+
+    def view(self, task: Task) -> Values:
         """What a task that starts now sees."""
-        assert self.step is not None, "no step is open"
-        seen = self.merged(self.step.era)
+        seen = self.merged(self.open.era)
         if self.shape.counts is not None:
             key, limit = self.shape.counts
             seen[key] = limit - self.executed
@@ -152,8 +143,8 @@ class Thread:
 
     def finish(self, task: Task, given: Return) -> None:
         """A task ended well."""
-        assert self.step is not None, "no step is open"
-        task.given, task.era, task.failed, task.asks = given, self.step.era, False, False
+        given.era = self.open.era
+        task.given, task.failed, task.asks = given, False, False
 
     def fail(self, task: Task) -> None:
         """A task failed for good."""
@@ -168,47 +159,34 @@ class Thread:
         task.answers.append(value)
         task.asks = False
 
-    def go_on(self, amendment: Amendment | None = None) -> None:
+    def go_on(self, amendment: Return | None = None) -> None:
         """A caller goes on: a new era, in which what failed runs again."""
-        assert self.step is not None, "no step is open"
-        self.step.era += 1
+        step = self.open
+        step.era += 1
         self.executed = 0
-        for task in self.step.tasks:
+        for task in step.tasks:
             task.failed = False
         if amendment is not None and (amendment.writes or amendment.goto or amendment.sends):
-            amendment.era = self.step.era
-            self.step.amendments.append(amendment)
+            amendment.era = step.era
+            step.amendments.append(amendment)
 
     def close(self) -> None:
         """All tasks finished: commit the step and open the next, or complete the run."""
-        step = self.step
-        assert step is not None, "no step is open"
+        step = self.open
         assert all(task.given is not None for task in step.tasks), "the step is not done"
         self.values = self.merged(step.era + 1, whole=True)
         self.executed += 1
         following = self._without_deferred(self._plan(step))
-        self.step = None
-        if following:
-            self._open(following)
-
-    def run(
-        self,
-        update: dict[str, Any],
-        body: Callable[[Task, dict[str, Any]], Return],
-        *,
-        most: int = 1_000,
-    ) -> None:
-        """A whole run that nothing disturbs; `body` says what a task gives for what it sees."""
-        self.start(update)
-        for _step in range(most):
-            if self.step is None:
-                return
-            for task in self.step.tasks:
-                self.finish(task, body(task, self.view(task)))
-            self.close()
-        raise AssertionError("the run never ends")
+        self.points.append((self.values, following, self.joins, self.spent, self.waiting))
+        self._open(following)
 
     # What is asked ------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> Step:
+        """The open step."""
+        assert self.step is not None, "no step is open"
+        return self.step
 
     @property
     def status(self) -> str:
@@ -225,32 +203,25 @@ class Thread:
         tasks = self.step.tasks if self.step is not None else []
         return [task for task in tasks if task.given is None and not task.failed and not task.asks]
 
-    def merged(self, before_era: int, *, whole: bool = False) -> dict[str, Any]:
+    def merged(self, before_era: int, *, whole: bool = False) -> Values:
         """The values with all of the open step that was finished before an era; `whole` closes the step."""
-        step = self.step
-        assert step is not None, "no step is open"
+        step = self.open
         writes: list[tuple[str | None, str, Any, bool]] = []
         low = 0
         for amendment in [*step.amendments, None]:
             high = before_era if amendment is None else amendment.era
             for task in step.tasks:
-                if task.given is not None and low <= task.era < min(high, before_era):
+                if task.given is not None and low <= task.given.era < min(high, before_era):
                     writes += [(task.path, *write) for write in task.given.writes]
             if amendment is not None and amendment.era <= before_era:
                 writes += [(None, *write) for write in amendment.writes]
                 low = amendment.era
-        values = dict(self.values)
-        for key in self.shape.passing if whole else ():
-            values.pop(key, None)
-            if key in self.shape.initial:
-                values[key] = self.shape.initial[key]
+        gone = self.shape.passing if whole else set()
+        values = {key: value for key, value in self.values.items() if key not in gone}
+        values |= {key: value for key, value in self.shape.initial.items() if key in gone}
         return self._applied(values, writes)
 
-    # How ----------------------------------------------------------------------------------------
-
-    def _applied(
-        self, values: dict[str, Any], writes: list[tuple[str | None, str, Any, bool]]
-    ) -> dict[str, Any]:
+    def _applied(self, values: Values, writes: list[tuple[str | None, str, Any, bool]]) -> Values:
         for key in dict.fromkeys(write[1] for write in writes):
             mine = [write for write in writes if write[1] == key]
             forced_at = [i for i, w in enumerate(mine) if w[0] is None and w[3]]
@@ -263,13 +234,12 @@ class Thread:
             if forced:
                 mine = [write for write in mine if write[0] is None or write[3]]
             for _path, _key, value, overwrites in mine:
-                fold = reducer is not None and not overwrites
-                values[key] = reducer(values[key], value) if fold and reducer else value
+                values[key] = reducer(values[key], value) if reducer and not overwrites else value
         return values
 
     def _open(self, tasks: list[Task]) -> None:
-        self.step = Step(self.next_number, tasks)
-        self.next_number += 1
+        self.step = Step(self.next_number, tasks) if tasks else None
+        self.next_number += bool(tasks)
 
     def _plan(self, step: Step) -> list[Task]:
         pulled: set[str] = set()
@@ -282,59 +252,49 @@ class Thread:
             else:
                 pulled.update(target for source, target in self.shape.edges if source == task.node)
                 self._arrive(task.node, pulled)
-                for source, router in self.shape.routers:
-                    if source == task.node:
-                        targets, routed = router(self.values)
-                        pulled.update(targets)
-                        sends += routed
+                asked = [router for source, router in self.shape.routers if source == task.node]
+                for targets, routed in [router(self.values) for router in asked]:
+                    pulled.update(targets)
+                    sends += routed
                 pulled.update(self._guarded(task.node))
             sent += _sent(f"{step.number}/{task.path}", sends)
         for amendment in step.amendments:
             pulled.update(amendment.goto or ())
             sent += _sent(f"{step.number}/amendment{amendment.era}", amendment.sends)
+        return self._ordered(pulled, sent)
+
+    def _ordered(self, pulled: set[str], sent: list[Task]) -> list[Task]:
         return [Task(node, node) for node in self.shape.nodes if node in pulled] + sent
 
     def _guarded(self, node: str) -> list[str]:
         """Where the guarded edges of one task lead."""
-        alive = [
-            (number, guard)
-            for number, guard in enumerate(self.shape.guards)
-            if guard.source == node
-            and (guard.budget is None or self.spent.get(number, 0) < guard.budget)
-        ]
+        guards = [(n, guard) for n, guard in enumerate(self.shape.guards) if guard.source == node]
+        alive = [(n, g) for n, g in guards if g.budget is None or self.spent.get(n, 0) < g.budget]
         taken = [
-            (number, guard)
-            for number, guard in alive
-            if not guard.default and (guard.when is None or guard.when(self.values))
+            (n, g) for n, g in alive if not g.default and (g.when is None or g.when(self.values))
         ]
-        taken = taken or [(number, guard) for number, guard in alive if guard.default]
-        for number, _guard in taken:
-            self.spent[number] = self.spent.get(number, 0) + 1
-        return [guard.target for _number, guard in taken if guard.target is not None]
+        taken = taken or [(n, g) for n, g in alive if g.default]
+        self.spent = {**self.spent, **{n: self.spent.get(n, 0) + 1 for n, _guard in taken}}
+        return [guard.target for _n, guard in taken if guard.target is not None]
 
     def _without_deferred(self, planned: list[Task]) -> list[Task]:
         """What starts now; the deferred ones among them wait, unless there is nothing else."""
         now = [task for task in planned if task.node not in self.shape.deferred]
-        self.waiting += [task for task in planned if task.node in self.shape.deferred]
+        self.waiting = self.waiting + [t for t in planned if t.node in self.shape.deferred]
         if now:
             return now
         started, self.waiting = self.waiting, []
         pulled = {task.node for task in started if task.path == task.node}
-        sent = [task for task in started if task.path != task.node]
-        return [Task(node, node) for node in self.shape.nodes if node in pulled] + sent
+        sent = [Task(t.node, t.path, t.overlay) for t in started if t.path != t.node]
+        return self._ordered(pulled, sent)
 
     def _arrive(self, node: str, pulled: set[str]) -> None:
         for number, (sources, target) in enumerate(self.shape.joins):
             if node in sources:
-                arrived = self.joins.setdefault(number, set())
-                arrived.add(node)
-                if arrived == set(sources):
-                    del self.joins[number]
-                    pulled.add(target)
+                arrived = {*self.joins.get(number, ()), node}
+                self.joins = {**self.joins, number: arrived if arrived < {*sources} else set()}
+                pulled |= {target} if arrived == {*sources} else set()
 
 
-def _sent(source: str, sends: Iterable[tuple[str, dict[str, Any]]]) -> list[Task]:
-    return [
-        Task(node, f"{source}:{index}:{node}", dict(overlay))
-        for index, (node, overlay) in enumerate(sends)
-    ]
+def _sent(source: str, sends: Sends) -> list[Task]:
+    return [Task(node, f"{source}:{n}:{node}", dict(over)) for n, (node, over) in enumerate(sends)]

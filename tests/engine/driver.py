@@ -81,6 +81,7 @@ class Driver:
         written: bool = True,
         recover: bool = True,
         chance: float | None = None,
+        store: Any = None,
     ) -> None:
         self.graph = graph
         self.thread_id = thread_id
@@ -91,7 +92,7 @@ class Driver:
         self.order = random.Random(seed) if seed is not None else None
         self.rng = random.Random(0) if chance is None else Fixed(chance)
         self.codec = Codec(limits=limits)
-        self.store = MemoryCheckpointer()
+        self.store = MemoryCheckpointer() if store is None else store
         self.ids = itertools.count()
         self.call_ids = itertools.count()
         self.incarnations = itertools.count(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beamweaver.types import END, Command, Send
 from tests.engine.driver import Asks, Later
@@ -17,21 +17,67 @@ from tests.engine.generator import (
     router_of,
     size_of,
 )
-from tests.model import Guard, Return, Shape, Step, Task, Thread
+from tests.model import Guard, Return, Shape, Step, Task, Thread, Values
 
-__all__ = ["model_guards", "model_router", "run_model"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "end_model",
+    "model_guards",
+    "model_router",
+    "run_model",
+    "run_undisturbed",
+    "shape_of",
+]
 
 
-def run_model(plan: Plan, *, most: int = 500) -> Thread:
+def run_undisturbed(
+    thread: Thread,
+    update: Values | None,
+    body: Callable[[Task, Values], Return],
+    *,
+    most: int = 1_000,
+) -> None:
+    """A whole run that nothing disturbs, or without an update the rest of one.
+
+    `body` says what a task gives for what it sees.
+
+    Example:
+        >>> import operator
+        >>> shape = Shape(["a"], [("__start__", "a")], reducers={"log": operator.add}, initial={"log": []})
+        >>> thread = Thread(shape)
+        >>> run_undisturbed(thread, {"log": ["in"]}, lambda task, view: Return([("log", [task.node], False)]))
+        >>> thread.values["log"], thread.runs, len(thread.points)
+        (['in', 'a'], 1, 2)
+    """
+    if update is not None:
+        thread.start(update)
+    for _step in range(most):
+        if thread.step is None:
+            return
+        for task in thread.step.tasks:
+            thread.finish(task, body(task, thread.view(task)))
+        thread.close()
+    raise AssertionError("the run never ends")
+
+
+def run_model(plan: Plan) -> Thread:
     """What becomes of a plan whose caller answers question after question, and goes on after failures."""
-    thread = Thread(_shape(plan))
-    bodies = {node.name: _does(node) for node in plan.nodes}
-    moods = {node.name: node.mood for node in plan.nodes}
+    thread = Thread(shape_of(plan))
     thread.start({"log": ["in"]})
     _stop_between(thread, plan, None)
+    end_model(plan, thread)
+    return thread
+
+
+def end_model(plan: Plan, thread: Thread, *, most: int = 500) -> None:
+    """The rest of a run, from wherever it stands."""
+    bodies = {node.name: _does(node) for node in plan.nodes}
+    moods = {node.name: node.mood for node in plan.nodes}
     for _turn in range(most):
         if thread.step is None:
-            return thread
+            return
         for task in thread.unfinished:
             _attempt(thread, task, bodies[task.node], retried=moods[task.node] == "retried")
         before = thread.step
@@ -115,7 +161,8 @@ def _given(returned: Any) -> Return:
     return given
 
 
-def _shape(plan: Plan) -> Shape:
+def shape_of(plan: Plan) -> Shape:
+    """The graph of a plan."""
     routers: list[Any] = [
         (source, model_router(router_of(source, names, sends=sends)))
         for source, names, sends in plan.routers

@@ -16,6 +16,7 @@ from beamweaver.events import (
 )
 from beamweaver.runtime.context import Asks
 from supervisors.testing import leaks
+from tests.engine.modelled import run_undisturbed
 
 if TYPE_CHECKING:
     from tests.simulation.clients import Client
@@ -285,7 +286,7 @@ class Checkers:
         client = world.clients[thread_id]
         model = world.plan.model()
         for _run in range(image.row.run.number):
-            model.run({}, world.plan.body)
+            run_undisturbed(model, {}, world.plan.body)
         log, labels = state.values["log"], client.labels
         for label in labels:
             count = log.count(label)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from beamweaver import END, Invoke
+from tests.engine.modelled import run_undisturbed
 from tests.simulation.clients import Client, Died
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Editor(Client):
         model = self.world.plan.model()
         if before is not None:
             model.values = copy.deepcopy(before)
-        model.run({"log": [label]}, self.world.plan.body)
+        run_undisturbed(model, {"log": [label]}, self.world.plan.body)
         labels = end.labels if end is not None else ()
         self._arrive(model.values, (*labels, label), label)
 

@@ -1,0 +1,106 @@
+"""Drawn runs of the whole runtime: each checkpoint that people see is one of the model."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from beamweaver.errors import NodeFailed
+from beamweaver.types import Completed, Interrupted
+from tests.engine.modelled import run_undisturbed
+from tests.simulation.plan import SimPlan
+
+
+class Bodies:
+    """What the bodies of a simulated plan tell, where nobody has to look."""
+
+    def __init__(self):
+        self.failed = set()
+
+    def started(self, ctx):
+        pass
+
+    def worked(self, ctx, number):
+        return f"{ctx.node}{number}"
+
+    def kept(self, ctx, number, found):
+        assert found == f"{ctx.node}{number}"
+
+    def sleeps(self, ctx, number, seconds):
+        pass
+
+    def answered(self, ctx, number, answer):
+        assert answer == "yes"
+
+    def first(self, ctx):
+        """Whether the task is to fail: once, in the process that first runs it."""
+        known = ctx.task_id in self.failed
+        self.failed.add(ctx.task_id)
+        return not known
+
+
+def drawn(seed):
+    """A plan without times, which no clock is there for."""
+    plan = SimPlan(seed)
+    for node in plan.nodes.values():
+        node.mood = "fine" if node.mood == "retried" else node.mood
+        plan.timeouts[node.name] = None
+    return plan
+
+
+def completed(app, **start):
+    """Call, answer what is asked and go on after failures, until the run is complete."""
+    for _turn in range(200):
+        try:
+            outcome = app.invoke(start.pop("input", None), thread_id="t", **start)
+            while type(outcome) is Interrupted:
+                answers = {question.id: "yes" for question in outcome.interrupts}
+                outcome = app.resume(answers=answers, thread_id="t")
+        except NodeFailed:
+            start = {}
+            continue
+        assert type(outcome) is Completed
+        return outcome
+    raise AssertionError("the run never ends")
+
+
+def check(app, points, where):
+    states = [s for s in app.get_state_history("t") if s.metadata["source"] != "fork"][::-1]
+    states = [state for state in states if state.next != ("__start__",)]
+    assert len(states) == len(points), where
+    for state, (values, tasks, _joins, _spent, waiting) in zip(states, points, strict=True):
+        seen = {key: state.values[key] for key in values if key in state.values}
+        assert {"rounds": 0, "sums": {}, "log": []} | seen == values, where
+        nodes = [task.node for task in (*tasks, *waiting)]
+        assert set(state.next) == set(nodes), where
+    return [state.config["configurable"]["checkpoint_id"] for state in states]
+
+
+def run(seed, place):
+    """Two runs, then, in another runtime, a branch from any of their checkpoints."""
+    plan, where = drawn(seed), f"seed {seed}"
+    model, bodies = plan.model(), Bodies()
+    with plan.compile(bodies, checkpointer=place.open()) as app:
+        for _run in range(2):
+            completed(app, input={"log": []})
+            run_undisturbed(model, {}, plan.body)
+        ids = check(app, model.points, where)
+    open_ = [at for at, point in enumerate(model.points) if point[1]]
+    at = random.Random(seed).choice(open_)
+    with plan.compile(bodies, checkpointer=place.open()) as app:
+        model.branch(model.points[at])
+        run_undisturbed(model, None, plan.body)
+        completed(app, checkpoint_id=ids[at])
+        check(app, model.points, where)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_checkpoint_is_one_of_the_model(seed, place):
+    run(seed, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_each_checkpoint_of_many_runs_is_one_of_the_model(seed, place):
+    run(seed, place)
