@@ -358,14 +358,17 @@ class ThreadActor(Writing):
         if self._unwritten is not None:
             self._unwritten.discard(refused.seq)
             return
-        hub.log.error("commit_failed", thread_id=self.thread_id, error=error.message)
-        if hub.listeners:
-            hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
         full = isinstance(error, StoreFull)
+        if not (
+            self._again(refused.seq, full=full) and full
+        ):  # of a run that waits for room it is said once
+            hub.log.error("commit_failed", thread_id=self.thread_id, error=error.message)
+            if hub.listeners:
+                hub.publish(StoreTrouble(thread_id=self.thread_id, message=error.message))
         if full and machine is not None and machine.active:
             self._wait_for_room(machine, refused.seq)
             return
-        if full or self._tries_again(refused.seq):
+        if full or self._goes_on():
             self._try_later()
         self._bodies.kill_all()
         hub.waiters.fail_thread(self.thread_id, error)

@@ -33,8 +33,8 @@ class Writing(Hands):
     def __init__(self, hub: Hub, thread_id: str) -> None:
         super().__init__(hub, thread_id)
         self._handlers[fx.WriteAhead] = self._write_ahead
-        self._refused_seq = self._refusals = -1
-        """Which record the store refused last, not for want of room, and how often in a row."""
+        self._refused_seq, self._refusals = -1, 0
+        """Which record the store refused last, and how often though it was not full."""
         self._unwritten: set[int] | None = None
         """While the store is full: the records after the one that found no room which have no answer yet."""
 
@@ -54,13 +54,18 @@ class Writing(Hands):
         assert self._hub.timers is not None, "the timers start before the threads"
         self._hub.timers.put(msg.SetTimer(self.cell, ROOM, _LATER_SECONDS))
 
-    def _tries_again(self, seq: int) -> bool:
+    def _again(self, seq: int, *, full: bool) -> bool:
+        """Whether this record was refused the last time too."""
+        again = seq == self._refused_seq
+        self._refused_seq = seq
+        self._refusals = (self._refusals if again else 0) + (not full)
+        return again
+
+    def _goes_on(self) -> bool:
         """Whether a run for which nobody waits goes on by itself after a refusal: a few times a record.
 
         A caller who waits hears of it instead, and may call again.
         """
-        self._refusals = self._refusals + 1 if seq == self._refused_seq else 1
-        self._refused_seq = seq
         return self._refusals <= _TRIES and not self._hub.waiters.has(self.thread_id)
 
     def _keep(self, effect: Any) -> None:

@@ -7,8 +7,10 @@ import threading
 import weakref
 
 import pytest
+import structlog.testing
 
 from beamweaver import Completed, Continue, Invoke, Runtime
+from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.errors import AskTimeout, RuntimeFailed, StoreFull
 from beamweaver.events import RunEnded, TaskStarted
 from beamweaver.limits import Limits
@@ -400,3 +402,30 @@ class TestHealth:
             assert drained.join() is True
             assert runtime.failure is None
             assert "" not in runtime._core.hub.actors
+
+
+def test_below_max_bytes_a_deleted_thread_makes_room_for_a_run_that_waits(tmp_path):
+    """It is said once that the run waits, however long it does."""
+    store = LMDBCheckpointer(tmp_path / "s", survives="process-kill", max_bytes=300_000)
+    app = line("g", a=lambda _s: {"note": "x" * 20_000}).compile()
+    with (
+        structlog.testing.capture_logs() as said,
+        simulated(store, 1, graphs=[app]) as runtime,
+    ):
+        scheduler = runtime._core.system.scheduler
+        number = 0
+        while runtime.health().ready:
+            runtime.thread(f"t{number}").tell(Invoke({"n": 1}))
+            scheduler.run_for(1.0)
+            number += 1
+        last = f"t{number - 1}"
+        scheduler.run_for(60.0)
+        assert runtime.get_state(last).status in ("accepted", "running")
+        with pytest.raises(StoreFull, match="max_bytes is 300000"):
+            runtime.thread("another").tell(Invoke({"note": "x" * 30_000}))
+        runtime.delete_thread("t0")
+        scheduler.run_for(2.0)
+        assert runtime.get_state(last).status == "complete"
+        assert runtime.health().ready
+    store.close()
+    assert len([line for line in said if line.get("thread_id") == last]) == 1
