@@ -124,13 +124,15 @@ def check_all(seeds, kind, folder):
         check(seed, kind, folder / str(seed))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["memory", "lmdb-process-kill"])
 @pytest.mark.parametrize("block", range(0, 20, 5))
 def test_each_checkpoint_that_is_kept_is_one_of_the_model(block, kind, tmp_path):
     check_all(range(block, block + 5), kind, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_checkpoint_of_many_runs_is_one_of_the_model(kind, tmp_path):
-    check_all(range(200, 260), kind, tmp_path)
+@pytest.mark.parametrize("block", range(200, 230, 10))
+def test_each_checkpoint_of_many_runs_is_one_of_the_model(block, kind, tmp_path):
+    check_all(range(block, block + 10), kind, tmp_path)

@@ -27,7 +27,7 @@ class Bodies:
     def kept(self, ctx, number, found):
         assert found == f"{ctx.node}{number}"
 
-    def sleeps(self, ctx, number, seconds):
+    async def sleeps(self, ctx, number, seconds, *, awaits):
         pass
 
     def answered(self, ctx, number, answer):
@@ -42,26 +42,31 @@ class Bodies:
 
 def drawn(seed):
     """A plan without times, which no clock is there for."""
-    plan = SimPlan(seed)
+    return _without_times(SimPlan(seed))
+
+
+def _without_times(plan):
     for node in plan.nodes.values():
         node.mood = "fine" if node.mood == "retried" else node.mood
         plan.timeouts[node.name] = None
+    for inner in plan.inner.values():
+        _without_times(inner)
     return plan
 
 
-def completed(app, **start):
+def completed(app, given=None, **start):
     """Call, answer what is asked and go on after failures, until the run is complete."""
     for _turn in range(200):
         try:
-            outcome = app.invoke(start.pop("input", None), thread_id="t", **start)
+            outcome = app.invoke(given, thread_id="t", **start)
             while type(outcome) is Interrupted:
                 answers = {question.id: "yes" for question in outcome.interrupts}
                 outcome = app.resume(answers=answers, thread_id="t")
         except NodeFailed:
-            start = {}
+            given, start = None, {}
             continue
         assert type(outcome) is Completed
-        return outcome
+        return
     raise AssertionError("the run never ends")
 
 
@@ -83,7 +88,7 @@ def run(seed, place):
     model, bodies = plan.model(), Bodies()
     with plan.compile(bodies, checkpointer=place.open()) as app:
         for _run in range(2):
-            completed(app, input={"log": []})
+            completed(app, {"log": []})
             run_undisturbed(model, {}, plan.body)
         ids = check(app, model.points, where)
     open_ = [at for at, point in enumerate(model.points) if point[1]]

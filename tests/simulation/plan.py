@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from beamweaver import END, Command, Graph, RetryPolicy, Send
 from tests.engine.generator import LOOPS, Flaky, Node, Plan, State
-from tests.engine.modelled import model_guards, model_router
+from tests.engine.modelled import model_guards, model_router, run_undisturbed
 from tests.model import Return, Shape, Task, Thread
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class SimPlan:
         else:
             thread.values.update(copy.deepcopy(view))
         before = len(thread.values["log"])
-        thread.run(start, inner.body)
+        run_undisturbed(thread, start, inner.body)
         added = thread.values["log"][before:]
         return Return([("log", added, False), ("sums", thread.values["sums"], False)])
 
