@@ -277,7 +277,7 @@ def _spread(cell: Inbox, book: Book, reason: ExitReason) -> None:
 
 
 def _signal_links(cell: Inbox, book: Book, reason: ExitReason) -> None:
-    for other, bond in book.links.items():
+    for other, bond in list(book.links.items()):  # who unlinks now may have the book still
         with cell.system.lock:
             # the other half stays until it handles the signal: unlinking meanwhile cancels it
             known = other.book is not None and other.book.links.get(cell) is bond

@@ -64,11 +64,12 @@ class Child(_Entity, eq=False):
     @property
     def state(self) -> ChildState:
         """What it does."""
-        if self.run is None:
+        run = self.run  # read once: whoever looks from outside looks while it changes
+        if run is None:
             return "undefined" if self.restarting is None else "restarting"
-        if self.run.ending:
+        if run.ending:
             return "terminating"
-        return "starting" if self.run.starting else "running"
+        return "starting" if run.starting else "running"
 
 
 class Run(_Entity, eq=False):

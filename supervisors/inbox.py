@@ -267,7 +267,8 @@ class Inbox:
         token = book.token
         if token is None:
             token = book.token = CancelToken(self.system)
-            if self.phase > RUNNING or any(self.ends_by(message) for message in self.sysq or ()):
+            waiting = tuple(self.sysq or ())  # a copy, for others send meanwhile
+            if self.phase > RUNNING or any(self.ends_by(message) for message in waiting):
                 token.cancel()
         return token
 

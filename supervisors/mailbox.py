@@ -235,7 +235,8 @@ class Cell(Inbox):
         assert self.fresh is not None
         args, kwargs = self.fresh
         self.fresh = None
-        if self.sysq and any(type(m) is ExitSignal and m.kill for m in self.sysq):
+        # a copy, for others send meanwhile
+        if self.sysq and any(type(m) is ExitSignal and m.kill for m in tuple(self.sysq)):
             die(self, KILLED, stop=False)
             return
         cls = self.actor_class
