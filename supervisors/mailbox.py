@@ -157,7 +157,10 @@ class Cell(Inbox):
     def _take(self, message: object, worker: Worker) -> None:
         """Handle the one message that there is, as `_nest` would, without the calls of a slice."""
         busy, below, actor = self.busy, worker.cell, self.actor
-        assert actor is not None, "an actor that runs is there"
+        if actor is None:  # it was given up in this moment
+            self.q.append(message)
+            self._nest(worker)
+            return
         worker.nest.append(below)
         worker.cell = self
         self.holder = worker

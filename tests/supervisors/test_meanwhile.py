@@ -8,9 +8,17 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from supervisors import NORMAL, Abnormal, ChildSpec, Down, Exit
+from supervisors import KILLED, NORMAL, Abnormal, ChildSpec, Down, Exit
+from supervisors.death import finish
 from supervisors.family import Child, Run
 from tests.supervisors.world import Puppet, World
+
+
+class Inner(Puppet):
+    """Its messages may be handled inside of the sender's slice."""
+
+    lane = "idle"
+    isolated = False
 
 
 @contextmanager
@@ -78,6 +86,17 @@ def test_who_unlinks_while_the_other_ends_keeps_nobody_from_hearing_of_it(simula
         for actor in (first, second, third)
     ]
     assert heard == [[Exit], [], [Exit]]
+
+
+def test_an_actor_that_is_given_up_as_it_is_sent_to_inline_harms_nobody(simulated: World):
+    inner, outer = simulated.system.start(Inner), simulated.system.start(Puppet)
+    with as_soon_as("_take", lambda: finish(inner.cell, KILLED)) as done:
+        outer.ask(lambda _: inner.cell.put_inline("first"), timeout=5)
+    inner.cell.put("second")
+    simulated.settle()
+
+    assert done
+    assert [message for _, message, _ in simulated.letters] == ["first", "second"]
 
 
 def test_a_child_that_goes_while_it_is_looked_at_has_the_state_that_was_seen():
