@@ -16,7 +16,7 @@ from beamweaver.runtime.frames import Asks, Naps, Waits
 from beamweaver.runtime.given import MISSING
 from beamweaver.runtime.log import logger
 from beamweaver.runtime.pauses import Pauses
-from beamweaver.runtime.substeps import GivenUp, SubSteps, refuse_inside
+from beamweaver.runtime.substeps import GivenUp, SubSteps, check_key, refuse_inside
 from beamweaver.runtime.unawaited import caught
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ class Context:
             InterruptWithoutCheckpointer: The graph was compiled without a store.
             KeyRequired: Another question of this attempt is open, and one of the two has no key.
             SerializationError: `value` cannot be stored.
-            InvalidCall: `schema` is no type that answers can be judged by.
+            InvalidCall: `key` is unfit, or `schema` is no type that answers can be judged by.
         """
         if not self._frame.hub.keeps:
             raise InterruptWithoutCheckpointer(
@@ -414,6 +414,7 @@ class Context:
             )
         codec = self._frame.hub.codec
         ordinal = -1
+        check_key(key, "the key of an interrupt")
         if key is None:
             refuse_inside("an interrupt")
             ordinal = self._unkeyed

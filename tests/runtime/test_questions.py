@@ -300,6 +300,27 @@ class TestSideBySide:
                 app.invoke({"n": 1}, thread_id="t")
 
 
+class TestKeys:
+    @pytest.mark.parametrize(
+        ("key", "says"),
+        [
+            (7, "the key of an interrupt is 7; give a text of 1 to 256 characters"),
+            ("", "the key of an interrupt is ''; give a text"),
+            ("k" * 300, "of 300 characters; give a text"),
+            ("\ud800", "leave out surrogate characters"),
+        ],
+        ids=["number", "empty", "long", "surrogate"],
+    )
+    def test_an_unfit_one_fails_the_node_before_anything_is_asked(self, memory, key, says):
+        def asks(_state, ctx):
+            return {"log": [ctx.interrupt("?", key=key)]}
+
+        with line("top", asks=asks).compile(checkpointer=memory) as app:
+            with pytest.raises(NodeFailed, match=says):
+                app.invoke({}, thread_id="t")
+            assert app.get_state("t").interrupts == ()
+
+
 class TestWhoseObject:
     def test_an_answer_is_never_the_callers_own_object(self, store):
         given = {"tags": ["a"]}

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from beamweaver import END, START, Graph, Interrupted, RetryPolicy, Send, interrupt
+from beamweaver import Interrupted
 from beamweaver.errors import NodeError, NodeFailed
-from tests.runtime.kit import Counted
+from tests.runtime.children import killed
+from tests.runtime.documented import CALLS, call_and_die, compiled
 
 CONFIG = {"configurable": {"thread_id": "fanout-1"}}
 
 
-def notify_customer(state):
-    if state.get("notification_ready?"):
-        return {"notification": f"sent on attempt {state['attempt']}"}
-    raise NodeError("notification_unavailable", "notification service unavailable")
+class Effects:
+    """What a program did outside; the first ones of a kind fail, if it says so."""
+
+    def __init__(self):
+        self.counts = Counter()
+
+    def __call__(self, what, *, fails=0):
+        self.counts[what] += 1
+        if self.counts[what] <= fails:
+            raise ConnectionError(what)
 
 
 class Fanout:
-    """`RecoverableFanout`, and how often its sibling that succeeds ran."""
+    """`RecoverableFanout`, and what it did."""
 
     def __init__(self, store):
-        self.record_invoice = Counted(lambda s: {"recorded_invoice_id": s["invoice_id"]})
-        self.app = (
-            Graph(name="RecoverableFanout")
-            .add_node(
-                "fanout",
-                lambda _state: [
-                    Send("record_invoice", {"invoice_id": "inv_123"}),
-                    Send("notify_customer", {"attempt": 1}),
-                ],
-            )
-            .add_node("record_invoice", self.record_invoice)
-            .add_node("notify_customer", notify_customer)
-            .add_edge(START, "fanout")
-            .add_edge("record_invoice", END)
-            .add_edge("notify_customer", END)
-            .compile(checkpointer=store)
-        )
+        self.effects = Effects()
+        self.app = compiled("fanout", store, self.effects)
 
 
 @pytest.fixture
@@ -56,22 +50,10 @@ def failed(fanout):
 
 
 def test_durable_example_fetches_in_two_steps(store):
-    graph = (
-        Graph(name="DurableExample")
-        .add_node("load", lambda state: {"loaded_url": state["url"]})
-        .add_node("summarize", lambda state: {"summary": f"Fetched {state['loaded_url']}"})
-        .add_edge("load", "summarize")
-        .add_edge(START, "load")
-        .add_edge("summarize", END)
-    )
-    with graph.compile(checkpointer=store) as app:
+    with compiled("durable", store, Effects()) as app:
         config = {"configurable": {"thread_id": "durable-run-1"}}
         outcome = app.invoke({"url": "https://example.com"}, config=config)
-        assert outcome.state == {
-            "url": "https://example.com",
-            "loaded_url": "https://example.com",
-            "summary": "Fetched https://example.com",
-        }
+        assert outcome.state == FETCHED
 
 
 class TestRecoverableFanout:
@@ -102,13 +84,13 @@ class TestRecoverableFanout:
 
     def test_record_invoice_does_not_rerun(self, failed):
         failed.app.invoke({"notification_ready?": True}, config=CONFIG)
-        assert failed.record_invoice.runs == 1
+        assert failed.effects.counts["record"] == 1
 
     def test_record_invoice_does_not_rerun_after_a_second_failure(self, failed):
         with pytest.raises(NodeFailed):
             failed.app.invoke({}, config=CONFIG)
         failed.app.invoke({"notification_ready?": True}, config=CONFIG)
-        assert failed.record_invoice.runs == 1
+        assert failed.effects.counts["record"] == 1
 
 
 REVIEW = {"configurable": {"thread_id": "review-1"}}
@@ -117,13 +99,7 @@ REVIEW = {"configurable": {"thread_id": "review-1"}}
 class TestReviewFlow:
     @pytest.fixture
     def review(self, store):
-        def ask(state):
-            return {
-                "review_decision": interrupt({"action": "approve_send", "draft": state["draft"]})
-            }
-
-        graph = Graph(name="ReviewFlow").add_node("review", ask).add_edge(START, "review")
-        with graph.add_edge("review", END).compile(checkpointer=store) as app:
+        with compiled("review", store, Effects()) as app:
             yield app
 
     def test_the_question_is_in_the_outcome(self, review):
@@ -146,27 +122,51 @@ class TestReviewFlow:
 
 
 def test_an_order_is_billed_and_mailed_in_steps_of_their_own(store):
-    keys = []
-
-    def create_invoice(state, ctx):
-        keys.append(ctx.idempotency_key)
-        if len(keys) < 3:
-            raise ConnectionError("billing")
-        return {"invoice_id": f"invoice:{state['order_id']}"}
-
-    transient = RetryPolicy(max_attempts=3, retry_on="transient", initial_delay=0.001)
-    graph = (
-        Graph(name="OrderProcessing")
-        .add_node("create_invoice", create_invoice, retry=transient, timeout=30)
-        .add_node(
-            "send_receipt", lambda s: {"receipt_id": f"receipt:{s['invoice_id']}"}, timeout=30
-        )
-        .add_edge("create_invoice", "send_receipt")
-        .add_edge(START, "create_invoice")
-        .add_edge("send_receipt", END)
-    )
-    with graph.compile(checkpointer=store, step_timeout=60, run_timeout=300) as app:
+    effects = Effects()
+    with compiled("order", store, effects) as app:
         outcome = app.invoke({"order_id": 7}, thread_id="order-7", recursion_limit=50)
-    assert outcome.state["receipt_id"] == "receipt:invoice:7"
-    assert len(keys) == 3
-    assert len(set(keys)) == 1, "each attempt has the same idempotency key"
+    assert outcome.state == BILLED
+    assert sorted(effects.counts.values()) == [1, 3], "each attempt has the same idempotency key"
+
+
+def test_a_provider_is_called_within_budgets(store):
+    with compiled("budgets", store, Effects()) as app:
+        outcome = app.invoke({"question": "?"}, thread_id="b", recursion_limit=50)
+    assert outcome.state == {"question": "?", "answer": "42"}
+
+
+FETCHED = {
+    "url": "https://example.com",
+    "loaded_url": "https://example.com",
+    "summary": "Fetched https://example.com",
+}
+BILLED = {"order_id": 7, "invoice_id": "invoice:7", "receipt_id": "receipt:invoice:7"}
+NOTIFIED = {
+    "recorded_invoice_id": "inv_123",
+    "notification_ready?": True,
+    "notification": "sent on attempt 1",
+}
+ENDS = {
+    "durable": (FETCHED, []),
+    "order": (BILLED, [1, 3]),
+    "fanout": (NOTIFIED, [1]),
+    "review": ({"draft": "Send this response?", "review_decision": "approved"}, []),
+    "budgets": ({"question": "?", "answer": "42"}, [2]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_with_a_kill_between_every_two_calls_it_prints_the_same(name, tmp_path):
+    """A process of its own makes each call, and SIGKILL ends it as soon as it has told the result."""
+    given = None
+    for number in range(len(CALLS[name])):
+        (given,) = killed(call_and_die, str(tmp_path), name, number, given)
+        if number == 1 and name == "fanout":
+            pending = [("recorded_invoice_id", "inv_123")]
+            assert given == ("inv_123", pending, ("notify_customer",), "failed")
+    state, effects = ENDS[name]
+    assert given == state
+    log = tmp_path / "effects"
+    done = Counter(log.read_text().splitlines() if log.exists() else [])
+    assert sorted(done.values()) == effects
