@@ -231,10 +231,12 @@ class Task(Quiet, eq=False):
 
     def _waits_inside(self) -> bool:
         """Whether all that is unfinished inside of it stands still, and some of it waits for somebody."""
-        unfinished = [state for state in (self.inner or {}).values() if state.step.tasks]
-        return any(
-            state.step.stands_at_breakpoint or state.step.asks for state in unfinished
-        ) and all(state.stands_still for state in unfinished)
+        inside = [state for state in (self.inner or {}).values() if state.step.tasks]
+        waits = any(state.step.stands_at_breakpoint or state.step.asks for state in inside)
+        fails = any(
+            state.step.failing or state.has_failed for state in inside
+        )  # the task is to fail
+        return waits and not fails and all(state.stands_still for state in inside)
 
     def ask(self, question: Question) -> None:
         """A question more; one of an id that is there takes that one's place, for its answer was refused."""

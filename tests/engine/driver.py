@@ -32,6 +32,7 @@ from beamweaver.events import TaskAcknowledged
 from beamweaver.graph.edits import normalize_update
 from beamweaver.graph.updates import call_node, normalize, normalize_input
 from beamweaver.limits import DEFAULT_LIMITS
+from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.results import planned
 from tests.engine.driver_parts import (
     HANGS,
@@ -92,6 +93,7 @@ class Driver:
         self.order = random.Random(seed) if seed is not None else None
         self.rng = random.Random(0) if chance is None else Fixed(chance)
         self.codec = Codec(limits=limits)
+        self.plans: dict[Any, GraphCodec] = {}
         self.store = MemoryCheckpointer() if store is None else store
         self.ids = itertools.count()
         self.call_ids = itertools.count()
@@ -120,6 +122,8 @@ class Driver:
         """Guarded edges whose predicates were asked."""
         self.options: Any = None
         """What each call gives that gives nothing of its own."""
+        self.watch: Any = None
+        """Told the driver, the commit and whether it is written, around each; if true, the process dies."""
         self.checks = False
         """Whether each acknowledged state is compared with what the store folds to."""
         self.begin_process()
@@ -155,6 +159,12 @@ class Driver:
                 self.calls.remove(call)
             else:
                 self._hand(call)
+
+    def plans_of(self, graph: Any) -> GraphCodec:
+        """The encoding of a graph's channels, made once for all processes."""
+        if graph not in self.plans:
+            self.plans[graph] = GraphCodec(self.codec, graph)
+        return self.plans[graph]
 
     def crash(self) -> None:
         """The process dies, and the next one begins."""
@@ -541,16 +551,7 @@ class Driver:
             owner.routing_failed(transition, routes)
 
     def _do_write(self, commit: Any) -> None:
-        number = len(self.commits)
-        dies = self.crash_at == number
-        if dies and not self.written:
-            self.crash_at = None
-            raise Crashed(f"before commit {number}")
-        assert self.store.commit(self.epoch, [commit]) == [None], commit
-        self.commits.append(commit)
-        if dies:
-            self.crash_at = None
-            raise Crashed(f"after commit {number}, before its acknowledgement")
+        self._write([commit])
         self._note(commit)
         flying = self.machine.in_flight
         if flying is not None and flying.record.seq == commit.record.seq:
@@ -561,19 +562,24 @@ class Driver:
             self.machine.acknowledged_ahead(commit.record.seq)
 
     def _do_write_all(self, commits: list[Any]) -> None:
-        number = len(self.commits)
-        dies = self.crash_at == number
-        if dies and not self.written:
-            self.crash_at = None
-            raise Crashed(f"before commits {number}")
-        assert self.store.commit(self.epoch, commits) == [None] * len(commits), commits
-        self.commits.append(commits[-1])
-        if dies:
-            self.crash_at = None
-            raise Crashed(f"after commits {number}, before their acknowledgement")
+        self._write(commits)
         if self.checks:
             check_fold(self)
         self.machine.acknowledged()
+
+    def _write(self, commits: list[Any]) -> None:
+        number = len(self.commits)
+        self._perhaps_dies(number, commits[-1], written=False)
+        assert self.store.commit(self.epoch, commits) == [None] * len(commits), commits
+        self.commits.append(commits[-1])
+        self._perhaps_dies(number, commits[-1], written=True)
+
+    def _perhaps_dies(self, number: int, commit: Any, *, written: bool) -> None:
+        dies = self.crash_at == number and self.written == written
+        if dies:
+            self.crash_at = None
+        if dies or (self.watch is not None and self.watch(self, commit, written)):
+            raise Crashed(f"{'after' if written else 'before'} commit {number}")
 
     def _note(self, commit: Any) -> None:
         """Which tasks' results are acknowledged now."""

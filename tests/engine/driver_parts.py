@@ -20,7 +20,6 @@ from beamweaver.engine.unread import Unread, read
 from beamweaver.errors import RouterFailed, SerializationError, UnknownRun, UnknownTarget
 from beamweaver.graph.guards import call_guard, guards_to_ask, judge_guard
 from beamweaver.graph.updates import call_router, normalize_routing
-from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.results import planned
 from beamweaver.types import Command
 
@@ -126,7 +125,7 @@ class TestEnv:
         self.incarnation = around.incarnation if around else next(driver.incarnations)
         self.limits = driver.limits
         self.publishing = driver.publishing
-        codec = self.plans = GraphCodec(self._codec, self.graph)
+        codec = self.plans = driver.plans_of(self.graph)
         self.encode, self.decode = codec.encode, codec.decode
         self.decode_sent, self.copy = codec.decode_sent, codec.copy
         self.decode_old, self.encode_sent = codec.decode_old, codec.encode_sent

@@ -216,6 +216,12 @@ class Plan:
                 own = random.Random(f"{seed} calls")
                 node.calls = calls and own.random() < 0.6
                 node.persistent = node.persistent and not node.calls
+                if (
+                    node.handler is not None
+                ):  # whether it is called must not depend on who died when
+                    inner.steady("broken")
+                elif node.calls:  # what fails of it begins again whenever its function does
+                    inner.steady("retried")
                 later = [n.name for n in self.nodes[number + 1 :]]
                 for deeper in inner.nodes:
                     deeper.sleeps = disturbed and rng.random() < 0.2
@@ -223,6 +229,27 @@ class Plan:
                     if rng.random() < 0.15 and deeper.inner is None:
                         up = rng.choice([(), (), tuple(rng.sample(later, min(1, len(later))))])
                         deeper.up = None if node.calls else up
+
+    def steady(self, mood: str) -> None:
+        """No node of it fails in one era and not in another; those that would have that mood."""
+        for node in self.nodes:
+            if node.handler == "fails":
+                node.handler = "fine"
+            if node.inner is not None:
+                node.inner.steady(mood)
+            elif node.mood == "fails":
+                node.mood = mood
+
+    def stay_awake(self) -> None:
+        """None of its nodes sleeps.
+
+        After a death a thread that waits for its caller does not wake for those that sleep, so what the
+        caller's continuation finds done would depend on who died when.
+        """
+        for node in self.nodes:
+            node.sleeps = False
+            if node.inner is not None:
+                node.inner.stay_awake()
 
     def forget(self) -> None:
         """Tasks that run at once in one graph: none of the graphs in it is persistent."""
@@ -279,6 +306,11 @@ class Plan:
             return None
         leads_on = 0 <= places[target] > places[source] != -2
         return GuardEdge(source, target, rng, back=not leads_on)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no node of it is a graph, or calls one."""
+        return all(node.inner is None for node in self.nodes)
 
     @property
     def nodes(self) -> list[Node]:
@@ -392,7 +424,8 @@ def body_of(node: Node, *, handles: bool = False) -> Any:
         answer = ""
         if node.sleeps and not handles:
             ctx.sleep(5)
-        if node.mood == "fails" and ctx.era == 0 and not handles:
+        fails = node.mood == "broken" or (node.mood == "fails" and ctx.era == 0)
+        if fails and not handles:
             raise Flaky(node.name)
         if node.mood == "retried" and ctx.attempt == 1 and not handles:
             raise Flaky(node.name)

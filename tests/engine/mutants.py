@@ -16,7 +16,8 @@ import msgspec
 from beamweaver.engine import _continuing, _steps, fold, merge, migrate, plan, rows
 from beamweaver.engine._attempts import Attempts
 from beamweaver.engine.state import Task
-from tests.engine import test_crashes, test_histories, test_nested_crashes
+from tests.engine import test_crashes, test_histories
+from tests.engine.crashing import crash_plan
 from tests.engine.generator import plan_of, run_plan
 from tests.mutants import Mutant, around, instead, read_found
 
@@ -173,7 +174,9 @@ def fails(seed: int) -> bool:
         flat = plan_of(seed)
         for order in range(2):
             assert run_plan(flat, order=order).values == run_plan(flat).values
-        test_nested_crashes.crash(seed, points=2)
+        nested = plan_of(seed, depth=1)
+        nested.stay_awake()
+        crash_plan(nested, points=2)
         test_histories.check(seed)
     except Exception:
         return True

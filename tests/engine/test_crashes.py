@@ -7,29 +7,15 @@ import random
 import pytest
 
 from beamweaver.limits import DEFAULT_LIMITS, Limits
+from tests.engine.crashing import ALL, crash_plan
 from tests.engine.generator import plan_of, run_plan
-from tests.engine.modelled import run_model
 
-FAST, SLOW = 120, 1_200
+FAST, SLOW, EACH = 200, 1_400, 120
 
 
 def crash(seed, *, points, limits=DEFAULT_LIMITS):
-    """Crash the plan of a seed at so many of its commits, before or after they are written."""
-    plan = plan_of(seed)
-    clean = run_plan(plan, limits=limits)
-    assert clean.faults == [], f"seed {seed}: {clean.faults}"
-    expected = run_model(plan)
-    assert clean.machine.state.values == expected.values, f"seed {seed}"
-    assert clean.machine.state.step.number == expected.next_number, f"seed {seed}"
-    places = [(at, written) for at in range(len(clean.commits)) for written in (False, True)]
-    if points < len(places):
-        places = random.Random(seed).sample(places, points)
-    for at, written in places:
-        where = f"seed {seed}, crash {'after' if written else 'before'} commit {at}"
-        crashed = run_plan(plan, crash_at=at, written=written, limits=limits)
-        assert crashed.values == clean.values, where
-        assert crashed.faults == [], where
-        assert crashed.machine.state.step.number == clean.machine.state.step.number, where
+    """Crash the plan of a seed all along, and at so many of its commits, before or after they are written."""
+    crash_plan(plan_of(seed), points=points, limits=limits, thorough=points == ALL)
 
 
 @pytest.mark.parametrize("seed", range(FAST))
@@ -37,24 +23,24 @@ def test_a_run_that_dies_ends_as_the_clean_one(seed):
     crash(seed, points=3)
 
 
-@pytest.mark.parametrize("seed", range(1_200, 1_260))
+@pytest.mark.parametrize("seed", range(1_400, 1_480))
 def test_a_run_whose_steps_are_stored_as_what_they_added_does_too(seed):
     crash(seed, points=3, limits=Limits(value_bytes_whole=0))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("block", range(0, 60, 10))
+@pytest.mark.parametrize("block", range(0, EACH, 20))
 def test_a_run_that_dies_at_any_commit_ends_as_the_clean_one(block):
-    for seed in range(block, block + 10):
-        crash(seed, points=1_000_000)
+    for seed in range(block, block + 20):
+        crash(seed, points=ALL)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("block", range(FAST, SLOW, 90))
+@pytest.mark.parametrize("block", range(FAST, SLOW, 100))
 def test_each_of_a_thousand_runs_that_die_ends_as_the_clean_one(block):
-    for seed in range(block, block + 90):
+    for seed in range(block, block + 100):
         crash(seed, points=1)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from beamweaver.graph import Graph
 from beamweaver.types import START, RetryPolicy
+from tests.engine.crashing import crash_plan
 from tests.engine.driver import HANGS, Crashed, Driver
 from tests.engine.generator import State, plan_of, run_plan
 
@@ -15,20 +16,16 @@ FAST, SLOW, DEPTH, DEEP = 24, 60, 2, 3
 
 
 def crash(seed, *, points, depth=DEPTH, calls=False):
-    """Crash the nested plan of a seed at so many of its commits, before or after they are written."""
-    plan = plan_of(seed, depth=depth, calls=calls)
-    clean = run_plan(plan)
-    assert clean.faults == [], f"seed {seed}: {clean.faults}"
-    places = [(at, written) for at in range(len(clean.commits)) for written in (False, True)]
-    if points < len(places):
-        places = random.Random(seed).sample(places, points)
-    for at, written in places:
-        where = f"seed {seed}, crash {'after' if written else 'before'} commit {at}"
-        crashed = run_plan(plan, crash_at=at, written=written)
-        assert crashed.values == clean.values, where
-        assert crashed.machine.state.kept == clean.machine.state.kept, where
-        assert crashed.faults == [], where
-        assert crashed.machine.state.step.number == clean.machine.state.step.number, where
+    """Crash the nested plan of a seed at so many of its commits."""
+    crash_plan(plan_of(seed, depth=depth, calls=calls), points=points, all_along=False)
+
+
+@pytest.mark.parametrize("calls", [False, True], ids=["graphs", "calls"])
+@pytest.mark.parametrize("seed", range(600, 600 + FAST))
+def test_a_nested_run_that_dies_all_along_ends_as_the_clean_one(seed, calls):
+    plan = plan_of(seed, depth=1, calls=calls)
+    plan.stay_awake()
+    crash_plan(plan, points=0)
 
 
 @pytest.mark.parametrize("seed", range(FAST))
@@ -105,6 +102,35 @@ def test_an_attempt_that_was_cut_off_before_it_stored_anything_leaves_what_it_be
     driver.go_on() if driver.status else driver.invoke({"log": ["in"]})
 
     assert driver.values["log"] == ["in", "one", "two"]
+
+
+def failing_and_asking(*, told):
+    """A graph in a graph of which one node fails and another one asks."""
+
+    def fails(_state):
+        raise ValueError("broken")
+
+    child = Graph(State, name="child").add_node("bad", fails).add_edge(START, "bad")
+    child.add_node("ask", lambda _s, ctx: {"log": [ctx.interrupt("q")]}).add_edge(START, "ask")
+    options = {"on_failure": lambda failures: None} if told else {}
+    top = Graph(State, name="top").add_node("c", child.compile(**options)).add_edge(START, "c")
+    return top.compile()
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["untold", "told"])
+def test_a_graph_that_failed_and_asks_has_failed_wherever_its_process_dies(told):
+    graph = failing_and_asking(told=told)
+    clean = Driver(graph)
+    clean.fails({"log": ["in"]})
+    for at in range(1, len(clean.commits)):
+        for written in (False, True):
+            driver = Driver(graph, crash_at=at, written=written)
+            driver.send_invoke({"log": ["in"]})
+            with pytest.raises(Crashed):
+                driver.run()
+            driver.crash()
+            driver.run()
+            assert driver.status == clean.status == "failed", f"{at=}, {written=}"
 
 
 def test_the_plans_nest_ask_fail_and_command():

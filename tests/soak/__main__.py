@@ -31,12 +31,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seeds", metavar="A..B", help="the seeds from A to B, without B")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what was counted, if it is")
     parser.add_argument("--parts", metavar="A,B", help="only these parts of a soak that has parts")
+    parser.add_argument("--jobs", type=int, metavar="N", help="so many processes at once")
     options = parser.parse_args(argv)
     if options.seeds:
         first, _, last = options.seeds.partition("..")
         options.seed, options.count = int(first), int(last) - int(first)
     soak = importlib.import_module(f"tests.soak.{options.name}")
     more = {"json": options.json} if options.json else {}
+    if options.jobs:
+        more["jobs"] = options.jobs
     if options.parts:
         more["parts"] = options.parts.split(",")
     for name in more:

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.simulation.totals import joined
+from tests.totals import joined
 
 _TOLD = 5
 
