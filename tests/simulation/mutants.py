@@ -35,6 +35,7 @@ from beamweaver.engine import (
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._attempts import Attempts
 from beamweaver.engine._callers import Callers
+from beamweaver.engine._children import Children
 from beamweaver.engine._core import Core
 from beamweaver.engine._steps import Steps
 from beamweaver.engine.effects import Admitted, SetTimer
@@ -142,6 +143,14 @@ def _without_memos(loaded: Any) -> None:
 def _without_graphs_inside(loaded: Any) -> None:
     for task in loaded.step.tasks:
         task.inner = None
+
+
+def _without_commands(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        for inner in (task.inner or {}).values():
+            _without_commands(inner)
+        if task.result is not None:
+            task.result.up = None
 
 
 def _without_results(loaded: Any) -> None:
@@ -346,6 +355,8 @@ MUTANTS: dict[str, Mutant] = {
         _inside, "leaving", lambda child, parent, start, end, written: {k: end[k] for k in written}
     ),
     "a graph that was called begins anew": _around(Callers, "_state_of", _calls_anew),
+    "what persistent graphs keep is lost": _instead(Children, "keep", lambda *_: None),
+    "commands of graphs inside are lost on load": _after_load(_without_commands),
     "questions are lost on load": _instead(rows, "_ask", lambda *_: None),
     "Sends to one node become one": _around(plan, "_send_tasks", _merged_sends),
     "results merge backwards": _around(

@@ -11,22 +11,30 @@ import functools
 import inspect
 import operator
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from beamweaver import END, Command, Graph, RetryPolicy, Send
+from beamweaver.types import PARENT
 from tests.engine.generator import LOOPS, Flaky, Node, Plan, State
 from tests.engine.modelled import model_guards, model_router, run_undisturbed
 from tests.model import Return, Shape, Task, Thread
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.simulation.checkers import Bodies
 
-__all__ = ["SimPlan", "given_by"]
+__all__ = ["OF_THE_MODEL", "SimPlan", "given_by"]
 
-_NESTED, _DEEPER = 0.12, 0.4
+_NESTED, _DEEPER = 0.09, 0.4
 """The share of graphs with graphs inside, and of these with graphs inside of them."""
+_UP = 0.15
+"""The share of nodes inside of graphs that command the graph around."""
 _WITH_ASYNC, _ASYNC = 0.15, 0.5
 """The share of graphs with async nodes, and of these nodes in them."""
+OF_THE_MODEL = ("count", "kept")
+"""Keys with which the model knows what persistent graphs keep."""
 RETRY_DELAY = 1.0
 QUESTIONS = {"asks": 2, "asks keyed": 1}
 
@@ -40,9 +48,19 @@ class SimPlan:
         seed: What it is drawn from.
         within: How the nodes around it are called, where it is inside of one.
         depth: How many graphs may be in one another.
+        alone: Whether no two tasks run in it at once, so that graphs inside may be persistent.
+        later: The nodes of the graph around to which its nodes may command that one.
     """
 
-    def __init__(self, seed: int, *, within: str = "", depth: int = 2) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        within: str = "",
+        depth: int = 2,
+        alone: bool = True,
+        later: Sequence[str] = (),
+    ) -> None:
         self.plan = Plan(seed, small=bool(within))
         self.within = within
         self.nodes = {node.name: node for node in self.plan.nodes}
@@ -51,6 +69,9 @@ class SimPlan:
         self.sleeps = {name: rng.choice([0, 0, 0, 0.5, 7]) for name in self.nodes}
         self.timeouts = {name: rng.choice([None, None, None, 5, 30]) for name in self.nodes}
         self.hangs = {name: rng.random() < 0.4 for name in self.nodes}
+        self.alone = alone
+        self.keeps = alone and bool(later) and random.Random(f"kept {seed}").random() < 0.5
+        """Whether it is persistent: it counts over all runs how often its first node ran."""
         self.inner: dict[str, SimPlan] = {}
         self.callers: set[str] = set()
         """Of those with a graph inside, the nodes that are functions which call it."""
@@ -61,14 +82,26 @@ class SimPlan:
         share = _ASYNC if rng.random() < _WITH_ASYNC else 0
         self.awaits = {name for name in self.nodes if rng.random() < share}
         """The async nodes."""
+        rng = random.Random(f"up {seed}")
+        fit = [name for name in self.nodes if later and name not in self.inner]
+        self.ups = {name: rng.choice(later) for name in fit if rng.random() < _UP}
+        """The nodes that command the graph around, and where to."""
 
     def _nest(self, rng: random.Random, depth: int) -> None:
+        names = list(self.nodes)
         fit = [node for node in self.nodes.values() if not node.loops]
         for node in rng.sample(fit, min(len(fit), rng.choice([1, 1, 2]))):
             node.goto, node.sends, node.silent = None, 0, False
             within, seed = f"{self.within}{node.name}/", rng.randrange(1 << 30)
-            self.inner[node.name] = SimPlan(seed, within=within, depth=depth)
-            if rng.random() < 0.4:
+            calls = rng.random() < 0.4
+            self.inner[node.name] = SimPlan(
+                seed,
+                within=within,
+                depth=depth,
+                alone=self.alone and not (self.keeps or calls or node.name == "worker"),
+                later=() if calls else names[names.index(node.name) + 1 :],
+            )
+            if calls:
                 self.callers.add(node.name)
 
     @property
@@ -95,7 +128,8 @@ class SimPlan:
     def compile(self, bodies: Bodies, **options: Any) -> Any:
         """The graph; `bodies` hears what its nodes do."""
         name = f"in {self.within.strip('/').replace('/', ' ')}" if self.within else "g"
-        graph = Graph(State, name=name, output_schema=_Out if self.within else None)
+        schema = _Counting if self.keeps else State
+        graph = Graph(schema, name=name, output_schema=_Out if self.within else None)
         for node in self.nodes.values():
             retry = None
             if node.mood == "retried":
@@ -106,6 +140,7 @@ class SimPlan:
                 retry=retry,
                 defer=node.defer,
                 timeout=self.timeouts[node.name],
+                persistent=node.name in self.inner and self.inner[node.name].keeps,
             )
         for source, target in self.plan.edges:
             graph.add_edge(source, target)
@@ -186,8 +221,14 @@ class SimPlan:
                 routers=routers,
                 guards=model_guards(self.plan, _rounds),
                 deferred={node.name for node in self.nodes.values() if node.defer},
-                reducers={"log": list.__add__, "sums": dict.__or__, "rounds": int.__add__},
-                initial={"log": [], "sums": {}, "rounds": 0},
+                reducers={
+                    "log": list.__add__,
+                    "sums": dict.__or__,
+                    "rounds": int.__add__,
+                    "count": int.__add__,
+                    "kept": dict.__or__,
+                },
+                initial={"log": [], "sums": {}, "rounds": 0, "count": 0, "kept": {}},
             )
         )
 
@@ -199,28 +240,70 @@ class SimPlan:
 
     def _given_inside(self, node: Node, inner: SimPlan, view: dict[str, Any]) -> Return:
         """What a node gives that is a graph, or that calls one."""
-        thread, start = inner.model(), dict[str, Any]()
+        thread = inner.model()
         if node.name in self.callers:
-            start = self._input_of(node, view)
-        else:
-            thread.values.update(copy.deepcopy(view))
-        before = len(thread.values["log"])
-        run_undisturbed(thread, start, inner.body)
-        added = thread.values["log"][before:]
-        return Return([("log", added, False), ("sums", thread.values["sums"], False)])
+            run_undisturbed(thread, self._input_of(node, view), inner.body)
+            return Return([(key, thread.values[key], False) for key in ("log", "sums")])
+        kept, before = view["kept"], len(view["log"])
+        thread.values.update(copy.deepcopy(view), count=kept.get(inner.within, 0))
+        ups = _run_inside(thread, inner.body)
+        kept = thread.values["kept"]
+        if inner.keeps:
+            kept = {**kept, inner.within: thread.values["count"]}
+        given = Return([("log", thread.values["log"][before:], False)])
+        given.writes += [("sums", thread.values["sums"], False), ("kept", kept, False)]
+        for label, goto in ups:
+            given.writes.append(("log", [label], False))
+            given.goto = [*(given.goto or []), goto]
+        return given
 
     def given(self, node: Node, state: Any) -> Return:
         """What a node gives for what it sees."""
         goto = [node.goto] if node.goto else None
-        if node.silent:
+        if node.silent and node.name not in self.ups:
             return Return(goto=goto)
         label = f"{self.within}{node.name}"
-        writes = [("log", [f"{label}{state.get('last', '')}"], False)]
+        if node.name in self.ups:
+            up = (f"{label} up", self.ups[node.name])
+            return _Commands([("sums", {label: len(label)}, False)], up=up)
+        counts = self.keeps and node.name == "n0"  # alone: whoever runs beside it may not see that
+        counted = f"#{state.get('count', 0)}" if counts else ""
+        writes = [("log", [f"{label}{counted}{state.get('last', '')}"], False)]
         writes.append(("sums", {label: len(label)}, False))
+        if counts:
+            writes.append(("count", 1, False))
         if node.loops:
             writes.append(("rounds", 1, False))
         sends = [("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
         return Return(writes, goto, sends)
+
+
+class _Counting(State, total=False):
+    """The state of a persistent graph."""
+
+    count: Annotated[int, operator.add]
+
+
+@dataclass
+class _Commands(Return):
+    """What a node gives that commands the graph around: a label, and where that goes on."""
+
+    up: tuple[str, str] = ("", "")
+
+
+def _run_inside(thread: Thread, body: Any) -> list[tuple[str, str]]:
+    """Run a graph inside of a task to its end; the commands with which it ended, if it did."""
+    thread.start({})
+    while thread.step is not None:
+        given = [body(task, thread.view(task)) for task in thread.step.tasks]
+        for task, each in zip(thread.step.tasks, given, strict=True):
+            thread.finish(task, each)
+        ups = [each.up for each in given if isinstance(each, _Commands)]
+        if ups:
+            thread.values = thread.merged(thread.step.era + 1, whole=True)
+            return ups
+        thread.close()
+    return []
 
 
 class _Out(TypedDict):
@@ -252,6 +335,9 @@ def _returned(given: Return) -> Any:
     """The same in the words of the product."""
     update = {key: value for key, value, _overwrites in given.writes}
     sends = [Send(name, overlay) for name, overlay in given.sends]
+    if isinstance(given, _Commands):
+        label, goto = given.up
+        return [update, Command(graph=PARENT, update={"log": [label]}, goto=goto)]
     if given.goto is not None:
         return Command(update=update, goto=[*given.goto, *sends])
     return [update, *sends] if update else sends or None

@@ -117,12 +117,14 @@ def test_the_configurations_of_many_seeds_have_every_kind_of_fault():
 
 
 def test_some_graphs_have_graphs_inside_some_functions_that_call_them_and_some_async_nodes():
-    plans = [SimPlan(seed) for seed in range(60)]
-    assert sum(bool(plan.inner) for plan in plans) >= 4
-    assert sum(bool(plan.callers) for plan in plans) >= 2
-    assert any(inner.inner for plan in plans for inner in plan.inner.values())
-    assert sum(plan.is_async for plan in plans) >= 4
-    assert sum(plan.is_async or bool(plan.inner) for plan in plans) < 30
+    plans = [SimPlan(seed) for seed in range(140)]
+    inside = [inner for plan in plans for inner in plan.inner.values()]
+    assert sum(bool(plan.callers) for plan in plans) >= 4
+    assert any(inner.inner for inner in inside)
+    assert any(inner.keeps for inner in inside)
+    assert any(inner.ups for inner in inside)
+    assert sum(plan.is_async for plan in plans) >= 10
+    assert sum(plan.is_async or bool(plan.inner) for plan in plans) < 70
 
 
 def test_the_points_that_are_counted_are_those_of_the_runtime():

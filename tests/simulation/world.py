@@ -7,6 +7,7 @@ scheduler and the disk are simulated.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import random
 from collections.abc import Callable
@@ -398,7 +399,8 @@ class World:
         for old in self.olds:
             old.bury()
         if not self.process.over:
-            self.process.runtime.close()
+            with contextlib.suppress(ProcessDied):  # it was about to
+                self.process.runtime.close()
         self.process.bury()
 
 

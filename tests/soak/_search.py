@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-__all__ = ["search"]
+__all__ = ["finds", "quiet", "search"]
 
 _CHUNK = 20
 
@@ -36,7 +36,7 @@ def search(
         minutes: How long.
         first: The first seed.
         count: How many seeds at the most for each mutant.
-        seconds: After which a seed that goes round in circles is no find.
+        seconds: Of the processor, after which a seed that goes round in circles is no find.
         processes: How many look at once.
 
     Returns:
@@ -47,7 +47,7 @@ def search(
     known = mutants.found()
     last = first + count
     with ProcessPoolExecutor(
-        processes or os.cpu_count(), mp_context=get_context("spawn"), initializer=_quiet
+        processes or os.cpu_count(), mp_context=get_context("spawn"), initializer=quiet
     ) as pool:
         for start in range(first, last, _CHUNK):  # so what is found soon does not wait for the rest
             seeds = range(start, min(start + _CHUNK, last))
@@ -68,7 +68,8 @@ def search(
     return len(left)
 
 
-def _quiet() -> None:
+def quiet() -> None:
+    """Log nothing."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 
 
@@ -77,17 +78,21 @@ def _search(module: str, name: str, seeds: range, ends: float, seconds: int) -> 
     for seed in seeds:
         if time.monotonic() > ends:
             return None
-        if _finds(mutants, name, seed, seconds) and not mutants.fails(seed):
+        if finds(mutants, name, seed, seconds) and not mutants.fails(seed):
             return seed
     return None
 
 
-def _finds(mutants: Any, name: str, seed: int, seconds: int) -> bool:
+def finds(mutants: Any, name: str, seed: int, seconds: int) -> bool:
     """Whether the seed fails with the fault; one that goes round in circles for too long is no find."""
     child = os.fork()
     if child == 0:
-        signal.alarm(seconds)
-        with mutants.MUTANTS[name]():
-            os._exit(mutants.fails(seed))
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # of this process: others may be busy
+        found = True  # also by an error that nobody catches, which must not go on in this process
+        try:
+            with mutants.MUTANTS[name]():
+                found = mutants.fails(seed)
+        finally:
+            os._exit(found)
     _pid, status = os.waitpid(child, 0)
     return os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1
