@@ -12,6 +12,7 @@ from beamweaver.errors import NodeFailed
 from tests.engine.driver import Crashed, Driver
 from tests.engine.generator import finish, plan_of, run_plan
 from tests.engine.graphs import asks, fails, graph, line
+from tests.engine.modelled import run_model
 
 BOTH = pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
 
@@ -269,6 +270,7 @@ class TestGeneratedRuns:
                 key for key in node.reads if key != "left"
             ]  # a branch counts its steps anew
         driver = run_plan(plan)
+        assert driver.machine.state.values == run_model(plan).values, f"seed {seed}"
         expected = driver.values
         rng = random.Random(seed)
         ids = self.ids(driver)
@@ -286,14 +288,14 @@ class TestGeneratedRuns:
                     raise AssertionError("a process dies once") from None
             finish(driver)
             driver.crash_at = None
-            assert driver.values == expected, checkpoint
+            assert driver.values == expected, f"seed {seed}, {checkpoint}"
         assert len(set(self.ids(driver))) == len(checkpoints(driver))
 
     @pytest.mark.parametrize("seed", range(40))
     def test_an_edit_that_changes_nothing_changes_nothing(self, seed):
         """Amid any run, wherever it stops or dies: an empty edit carries along all that there is."""
         plan = plan_of(seed)
-        expected = run_plan(plan).values
+        expected = run_model(plan).values
         rng = random.Random(seed)
         driver = Driver(plan.compile(), crash_at=rng.randrange(1, 9), written=True)
         driver.recover = False
@@ -309,5 +311,5 @@ class TestGeneratedRuns:
             driver.update({})
             driver.crash()
         finish(driver)
-        assert driver.values == expected
-        assert driver.faults == []
+        assert driver.values == {k: v for k, v in expected.items() if k != "calls"}, f"seed {seed}"
+        assert driver.faults == [], f"seed {seed}"

@@ -10,6 +10,7 @@ from beamweaver.events import StepCommitted
 from tests.engine.driver import Driver
 from tests.engine.generator import plan_of, run_plan
 from tests.engine.graphs import fails, graph
+from tests.engine.modelled import run_model
 from tests.engine.modes import EXIT, MODES, asking, finish, plain
 from tests.engine.modes import run as run_mode
 
@@ -122,10 +123,10 @@ def test_steps_are_told_as_not_durable():
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_generated_run_ends_as_under_sync_wherever_it_dies(seed):
+def test_a_generated_run_ends_as_the_model_says_wherever_it_dies(seed):
     plan = plan_of(seed)
     sync, clean = run_plan(plan), run_plan(plan, options=EXIT)
-    assert clean.values == sync.values
+    assert clean.machine.state.values == run_model(plan).values, f"seed {seed}"
     assert len(clean.commits) <= len(sync.commits)
     rng = random.Random(seed)
     for _time in range(3):
@@ -135,5 +136,5 @@ def test_a_generated_run_ends_as_under_sync_wherever_it_dies(seed):
             rng.randrange(99),
         )
         crashed = run_plan(plan, crash_at=at, written=written, order=order, options=EXIT)
-        assert crashed.values == sync.values, (at, written, order)
-        assert crashed.faults == [], (at, written, order)
+        assert crashed.values == clean.values, (seed, at, written, order)
+        assert crashed.faults == [], (seed, at, written, order)
