@@ -112,6 +112,19 @@ class Client:
                 yield from self._tell_two(start)
             else:
                 yield from self._until_complete(start)
+        yield from self._leave_nothing()
+
+    def _leave_nothing(self) -> Iterator[Any]:
+        """An amendment that came too late has begun a run of its own: that one too comes to its end."""
+        message: Any = Invoke(None)
+        while self._inbox() or self._stands() != "complete":
+            try:
+                outcome = yield from self._call(message, waits=True)
+            except Died:
+                message = Invoke(None)
+                continue
+            asks = type(outcome) is Interrupted
+            message = self._answers(outcome.interrupts) if asks else Invoke(None)
 
     def _tell_two(self, first: Invoke) -> Iterator[Any]:
         """Tell two inputs, one behind the other; when they are kept neither is told again.

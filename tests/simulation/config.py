@@ -83,8 +83,8 @@ class Config:
             weights={kind: rng.choice([0.3, 1.0, 3.0]) for kind in kinds},
             faults=rng.choice([2, 4, 6, 10, 20]),
             sync=rng.random() < 0.8,
-            threads=rng.randint(1, 4),
-            runs=rng.randint(2, 5),
+            threads=rng.choice([1, 1, 1, 2, 2, 3]),
+            runs=rng.choice([1, 1, 2, 2, 3, 5]),
             limits={
                 "threads_idle": rng.choice([0, 1, 2, 100]),
                 "threads_running": rng.choice([1, 2, 100]),
