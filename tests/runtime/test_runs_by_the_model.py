@@ -9,7 +9,8 @@ import pytest
 from beamweaver.errors import NodeFailed
 from beamweaver.types import Completed, Interrupted
 from tests.engine.modelled import run_undisturbed
-from tests.simulation.plan import OF_THE_MODEL, SimPlan
+from tests.model import Return
+from tests.simulation.plan import OF_THE_MODEL, QUESTIONS, SimPlan
 
 
 class Bodies:
@@ -54,7 +55,7 @@ def _without_times(plan):
     return plan
 
 
-def completed(app, given=None, **start):
+def completed(app, given=None, *, amends=None, **start):
     """Call, answer what is asked and go on after failures, until the run is complete."""
     for _turn in range(200):
         try:
@@ -63,11 +64,32 @@ def completed(app, given=None, **start):
                 answers = {question.id: "yes" for question in outcome.interrupts}
                 outcome = app.resume(answers=answers, thread_id="t")
         except NodeFailed:
-            given, start = None, {}
+            given, start = amends, {}
             continue
         assert type(outcome) is Completed
         return
     raise AssertionError("the run never ends")
+
+
+def played(thread, plan, branch=0):
+    """The same of the model: what fails is amended, as `completed` does it with `amends`."""
+    while thread.step is not None:
+        for task in thread.unfinished:
+            mood, place = plan.nodes[task.node].mood, (branch, thread.step.number, task.path)
+            if mood == "fails" and place not in plan.failed:
+                plan.failed.add(place)
+                thread.fail(task)
+            elif len(task.answers) < QUESTIONS.get(mood, 0):
+                thread.ask(task)
+            else:
+                thread.finish(task, plan.body(task, thread.view(task)))
+        if thread.status == "open":
+            thread.close()
+            continue
+        failed = thread.status == "failed"
+        for task in () if failed else [task for task in thread.step.tasks if task.asks]:
+            thread.answer(task, "yes")
+        thread.go_on(Return([("log", ["amended"], False)]) if failed else None)
 
 
 def check(app, points, where):
@@ -104,6 +126,30 @@ def run(seed, place):
 @pytest.mark.parametrize("seed", range(5))
 def test_each_checkpoint_is_one_of_the_model(seed, place):
     run(seed, place)
+
+
+def amend(seed, place):
+    """A run whose failures are amended, then, in another runtime, a branch of it."""
+    plan, where = drawn(seed), f"seed {seed}"
+    plan.failed = set()
+    model, bodies = plan.model(), Bodies()
+    amends = {"log": ["amended"]}
+    with plan.compile(bodies, checkpointer=place.open()) as app:
+        completed(app, {"log": []}, amends=amends)
+        model.start({})
+        played(model, plan)
+        ids = check(app, model.points, where)
+    at = random.Random(seed).choice([at for at, point in enumerate(model.points) if point[1]])
+    with plan.compile(bodies, checkpointer=place.open()) as app:
+        model.branch(model.points[at])
+        played(model, plan, branch=1)
+        completed(app, amends=amends, checkpoint_id=ids[at])
+        check(app, model.points, where)
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(12) if not SimPlan(seed).inner])
+def test_each_checkpoint_of_a_run_that_is_amended_is_one_of_the_model(seed, place):
+    amend(seed, place)
 
 
 @pytest.mark.slow
