@@ -260,7 +260,8 @@ class Checkpointer(abc.ABC):
         open step. The next record still gets the next `seq` of all.
 
         If the checkpoint is not the last one of its branch, the image's `tip` is false: what goes on from
-        there begins a new branch, since step numbers are used once a branch. It is not the last one either
+        there begins a new branch, with a checkpoint, since step numbers are used once a branch; entries that
+        are committed before that one are of no open step, and are not given. It is not the last one either
         if those that followed it were removed.
 
         Args:

@@ -32,13 +32,15 @@ class Model:
     def __init__(self):
         self.next_seq = 0
         self.head = -1
+        self.tip = True
+        """Whether records without a checkpoint may follow the head: amid a branch a checkpoint must."""
         self.parts: dict[int, dict[str, list[bytes]]] = {}
         self.versions: dict[int, dict[str, int]] = {}
         self.entries: dict[int, list[int]] = {}
 
     def copy(self):
         other = Model()
-        other.next_seq, other.head = self.next_seq, self.head
+        other.next_seq, other.head, other.tip = self.next_seq, self.head, self.tip
         other.parts, other.versions = dict(self.parts), dict(self.versions)
         other.entries = {base: list(seqs) for base, seqs in self.entries.items()}
         return other
@@ -59,7 +61,7 @@ class Model:
         self.parts[seq], self.versions[seq], self.entries[seq] = parts, versions, []
         for own in self.entries.values():
             own[:] = [number for number in own if number not in commit.clears]
-        self.head = seq
+        self.head, self.tip = seq, True
 
     def values(self, seq):
         return {name: in_parts(first, rest) for name, (first, *rest) in self.parts[seq].items()}
@@ -115,7 +117,7 @@ class Stores(RuleBasedStateMachine):
             row = MessageKey(f"k{seq}", f"m{seq}", "r", b"", seq)
             before = data.draw(st.integers(0, 8), label="keys before")
             extra["key"] = KeyPut(row, before, data.draw(st.integers(1, 4), label="most keys"))
-        if model.next_seq and data.draw(st.booleans(), label="entry"):
+        if model.next_seq and model.tip and data.draw(st.booleans(), label="entry"):
             return entry(name, seq, **extra)
         return self.checkpoint(data, name, seq, model, extra)
 
@@ -156,7 +158,7 @@ class Stores(RuleBasedStateMachine):
         for _ in range(count):
             seq = model.next_seq
             more = {"run_names": ((f"run-{seq % 3}", seq % 3),)}
-            if seq and data.draw(st.integers(0, 2), label="entry") == 0:
+            if seq and model.tip and data.draw(st.integers(0, 2), label="entry") == 0:
                 made = entry(name, seq, **more)
             else:
                 made = self.checkpoint(data, name, seq, model, more)
@@ -186,6 +188,7 @@ class Stores(RuleBasedStateMachine):
         row = thread_row(name, "waiting") if with_row else None
         if self.both(lambda store: store.set_head(self.epoch, name, seq, row)) is True:
             model.head = seq
+            model.tip = self.memory.load(name).tip
 
     @rule(data=st.data(), name=names, keep_last=st.integers(0, 3))
     def prune(self, data, name, keep_last):

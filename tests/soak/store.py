@@ -27,6 +27,7 @@ import random
 import shutil
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -183,7 +184,10 @@ class _Soak:
             try:
                 run_state_machine_as_test(seeded(start)(Stores), settings=_hypothesis(stop - start))
             except Exception as error:  # whatever a history raises is what the soak looks for
-                part.found(f"histories {start}..{stop}: {error!r}")
+                told = "".join(
+                    traceback.format_exception_only(error)
+                )  # with the calls that led to it
+                part.found(f"histories {start}..{stop}: {told}")
             part.did(start, stop)
 
     def _growth(self, part: Part) -> None:
