@@ -43,14 +43,18 @@ class Bench:
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
         self.log = self.folder / "log"
-        library = compiled(self.folder)
+        self._library = Path(
+            tempfile.mkdtemp()
+        )  # memory may be mounted so that nothing is executed there
+        library = compiled(self._library)
         self._prepared = None if library is None else Prepared(library)
         self.available = self._prepared is not None
 
     def close(self):
         if self._prepared is not None:
             self._prepared.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in (self.folder, self._library):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def place(self):
         shutil.rmtree(self.folder / "case", ignore_errors=True)

@@ -193,10 +193,14 @@ class _Soak:
     def _growth(self, part: Part) -> None:
         share = min(1.0, (self.count or _FULL) / _FULL)
         part.asked = len(_MEASURES)
+        with tempfile.TemporaryDirectory() as folder:  # on a disk: it takes tens of megabytes
+            self._measure(part, Path(folder), share)
+
+    def _measure(self, part: Part, folder: Path, share: float) -> None:
         for name, measure in _MEASURES.items():
             if not self.left():
                 return
-            figures, wrong = measure(self.folder / name, share)
+            figures, wrong = measure(folder / name, share)
             part.figures[name] = figures
             part.done += 1
             for text in wrong:
