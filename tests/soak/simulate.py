@@ -1,7 +1,8 @@
 """Simulated histories of the whole runtime, by seed, on all cores; a failing one is made smaller.
 
-The first seed is 0, unless it is given; each 16th is run twice, and gives the same trace. `--json FILE` keeps
-the counts, and `python -m tests.totals FILE...` adds those of several ranges up.
+The histories are brief ones (`python -m tests.simulation SEED --brief`). Each 16th is run twice, and
+gives the same trace. `--json FILE` keeps the counts; `python -m tests.totals FILE...` adds those of several
+ranges up.
 """
 
 from __future__ import annotations
@@ -43,10 +44,13 @@ def _block(first: int, last: int, ends: float) -> Totals:
         if time.monotonic() > ends:
             break
         try:
-            world = simulate(seed)
+            world = simulate(seed, brief=True)
             again = seed % _REPLAYED == 0
-            assert not again or simulate(seed).trace.digest == world.trace.digest, "another trace"
-        except Exception:
+            if again:
+                other = simulate(seed, brief=True).trace.digest
+                assert other == world.trace.digest, f"{seed=}: another trace than before"
+        except Exception as error:
+            print(f"seed {seed}: {error!r}", flush=True)
             totals.take(seed, None)
         else:
             totals.take(seed, world, replayed=again)
@@ -55,5 +59,6 @@ def _block(first: int, last: int, ends: float) -> Totals:
 
 def _explain(seed: int) -> None:
     quiet()
-    print(f"seed {seed}: {failure_of(Config.drawn(seed))}")
-    print(f"  smaller: {shrink(Config.drawn(seed))}")
+    config = Config.drawn(seed).brief()
+    print(f"seed {seed}: {failure_of(config)}")
+    print(f"  smaller: {shrink(config)}")
