@@ -2,7 +2,6 @@
 
 python -m tests.simulation 3374
 python -m tests.simulation 3374 --shrink
-python -m tests.simulation 3374 --brief        # as the soak makes it
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("--durability", choices=("sync", "async", "exit"), default="sync")
     parser.add_argument("--shrink", action="store_true", help="make it smaller first, if it fails")
-    parser.add_argument("--brief", action="store_true", help="as the soak makes it: fewer runs")
     options = parser.parse_args()
     config = Config.drawn(options.seed)
-    if options.brief:
-        config = config.brief()
     if options.durability != "sync":
         config = config.within(options.durability)
     if options.shrink and failure_of(config) is not None:

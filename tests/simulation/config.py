@@ -73,10 +73,6 @@ class Config:
         limits = {**self.limits, "ahead_commits": most}
         return replace(self, durability=durability, limits=limits)
 
-    def brief(self) -> Config:
-        """The same with about a third of the runs, so that a soak comes to more configurations an hour."""
-        return replace(self, threads=(self.threads + 1) // 2, runs=(self.runs + 1) // 2)
-
     @classmethod
     def drawn(cls, seed: int) -> Config:
         """The configuration of a seed."""

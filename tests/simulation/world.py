@@ -404,15 +404,13 @@ class World:
         self.process.bury()
 
 
-def simulate(seed: int, *, durability: str = "sync", brief: bool = False) -> World:
-    """One whole history of a seed, with calls of that durability; a brief one is as soaks make them.
+def simulate(seed: int, *, durability: str = "sync") -> World:
+    """One whole history of a seed, with calls of that durability.
 
     Raises:
         AssertionError: Something does not hold; the message has the seed.
     """
     config = Config.drawn(seed)
-    if brief:
-        config = config.brief()
     world = World(config if durability == "sync" else config.within(durability))
     try:
         world.run()

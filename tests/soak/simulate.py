@@ -1,8 +1,7 @@
 """Simulated histories of the whole runtime, by seed, on all cores; a failing one is made smaller.
 
-The histories are brief ones (`python -m tests.simulation SEED --brief`). Each 16th is run twice, and
-gives the same trace. `--json FILE` keeps the counts; `python -m tests.totals FILE...` adds those of several
-ranges up.
+The first seed is 0, unless it is given; each 16th is run twice, and gives the same trace. `--json FILE` keeps
+the counts; `python -m tests.totals FILE...` adds those of several ranges up.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ def _block(first: int, last: int, ends: float) -> Totals:
         if time.monotonic() > ends:
             break
         try:
-            world = simulate(seed, brief=True)
+            world = simulate(seed)
             again = seed % _REPLAYED == 0
             if again:
-                other = simulate(seed, brief=True).trace.digest
+                other = simulate(seed).trace.digest
                 assert other == world.trace.digest, f"{seed=}: another trace than before"
         except Exception as error:
             print(f"seed {seed}: {error!r}", flush=True)
@@ -59,6 +58,6 @@ def _block(first: int, last: int, ends: float) -> Totals:
 
 def _explain(seed: int) -> None:
     quiet()
-    config = Config.drawn(seed).brief()
+    config = Config.drawn(seed)
     print(f"seed {seed}: {failure_of(config)}")
     print(f"  smaller: {shrink(config)}")
