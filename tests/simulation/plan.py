@@ -97,7 +97,7 @@ class SimPlan:
             self.inner[node.name] = SimPlan(
                 seed,
                 within=within,
-                depth=depth,
+                depth=0 if node.name == "worker" else depth,  # it runs most often
                 alone=self.alone and not (self.keeps or calls or node.name == "worker"),
                 later=() if calls else names[names.index(node.name) + 1 :],
             )
@@ -247,11 +247,11 @@ class SimPlan:
         kept, before = view["kept"], len(view["log"])
         thread.values.update(copy.deepcopy(view), count=kept.get(inner.within, 0))
         ups = _run_inside(thread, inner.body)
-        kept = thread.values["kept"]
+        new = {place: n for place, n in thread.values["kept"].items() if kept.get(place) != n}
         if inner.keeps:
-            kept = {**kept, inner.within: thread.values["count"]}
+            new[inner.within] = thread.values["count"]
         given = Return([("log", thread.values["log"][before:], False)])
-        given.writes += [("sums", thread.values["sums"], False), ("kept", kept, False)]
+        given.writes += [("sums", thread.values["sums"], False), ("kept", new, False)]
         for label, goto in ups:
             given.writes.append(("log", [label], False))
             given.goto = [*(given.goto or []), goto]
