@@ -11,16 +11,24 @@ from beamweaver.checkpoint.entries import (
     Answered,
     Asked,
     Continued,
+    Edited,
+    Failing,
     FailureRow,
     Finished,
+    Handled,
+    Inner,
+    Left,
+    Memo,
     MergeFailed,
+    Paused,
     Retrying,
     SendRow,
+    Slept,
     StepFailed,
     TaskFailed,
     TaskRow,
 )
-from beamweaver.checkpoint.records import DeltaRow, Record
+from beamweaver.checkpoint.records import DeltaRow, KeyPut, MessageKey, Record, encode_record
 from tests.checkpoint.kit import Commit, entry, message, run_row, step, thread_row
 
 CODEC = Codec()
@@ -35,6 +43,34 @@ ENTRIES = (
     MergeFailed(FAILURE, "a"),
     StepFailed(FAILURE, (0, 1)),
 )
+
+_INNER = encode_record(step("inside", 0, writes={"n": b"\x05"}).record)
+KINDS = (
+    *ENTRIES,
+    Memo(0, "fetch", 0, None, b"digest", b"\x05"),
+    Slept(1, 0, None, 2_000_000_000_000_000, 60.0),
+    Inner(2, _INNER, "call", ("n",)),
+    Edited(-1, (("n", b"\x06", False),), ("a",)),
+    Paused(("a",), ("b",)),
+    Handled(0, 3, FAILURE, 7),
+    Failing(FAILURE),
+    Left(2, 4, {"n": b"\x07"}, (("n", b"\x08", True),), "call", _INNER, True, (Left(0, 1, {}),)),
+)
+"""An entry of each kind."""
+
+
+def fill_kinds(store):
+    """Write an entry of each kind, and the key of a message, into an empty store; it is left closed."""
+    epoch = store.acquire()
+    key = KeyPut(MessageKey("told once", "m1", "r", b"digest", 1), 0, 10)
+    commits = [
+        step("kinds", 0),
+        Commit(
+            thread_id="kinds", incarnation=1, record=Record(1, epoch, 1, entries=KINDS), key=key
+        ),
+    ]
+    assert store.commit(epoch, commits) == [None, None]
+    store.close()
 
 
 def fill(store, version=FORMAT_VERSION):

@@ -1,6 +1,7 @@
 """Stores that earlier versions wrote open for ever. A new format gets a new folder beside the others.
 
-The stores of formats 1 and 2 were written by `python -m tests.checkpoint.test_kept_stores`.
+The stores of formats 1 and 2, and the one with an entry of each kind, were written by
+`python -m tests.checkpoint.test_kept_stores`, which writes those that are not there.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import gzip
 import json
 import sys
 import tempfile
+import typing
 from pathlib import Path
 
 import msgspec
@@ -18,13 +20,15 @@ from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.checkpoint._layout import ASLEEP, DUE, FORMAT_VERSION, META, seal, tail
 from beamweaver.checkpoint._upgrade import _Filling
 from beamweaver.checkpoint.conformance._values import EVERY
+from beamweaver.checkpoint.entries import Entry
 from beamweaver.checkpoint.verify import verify
 from beamweaver.errors import StoreFull
-from tests.checkpoint.full_store import CODEC, ENTRIES, fill, full
+from tests.checkpoint.full_store import CODEC, ENTRIES, KINDS, fill, fill_kinds, full
 from tests.checkpoint.kit import run_row, step, thread_row
 
 DATA = Path(__file__).parents[1] / "data"
 FORMATS = range(1, FORMAT_VERSION + 1)
+KINDS_FOLDER = "store-format-2-entries"
 
 
 @pytest.fixture(params=FORMATS, ids=lambda number: f"format {number}")
@@ -109,6 +113,26 @@ def test_it_tells_the_same_as_a_store_that_is_written_now(store, tmp_path, reque
         fresh.close()
 
 
+def test_an_entry_of_each_kind_is_read_for_ever(tmp_path):
+    (tmp_path / "s").mkdir()
+    data = gzip.decompress((DATA / KINDS_FOLDER / "data.mdb.gz").read_bytes())
+    (tmp_path / "s" / "data.mdb").write_bytes(data)
+    store = LMDBCheckpointer(tmp_path / "s", survives="process-kill")
+    try:
+        assert store.load("kinds").entries[0].entries == KINDS
+        assert store.message_key("kinds", "told once").id == "m1"
+        assert verify(tmp_path / "s").sound
+    finally:
+        store.close()
+
+
+def test_the_kept_entries_are_of_all_kinds():
+    """A new kind of entry needs a kept store with one of it: another folder, beside this one."""
+    kinds = set(typing.get_args(Entry))
+
+    assert {type(entry) for entry in KINDS} == kinds
+
+
 class TestOlderFormats:
     """A store of format 1 has no index of due times; its owner makes one."""
 
@@ -179,14 +203,22 @@ def test_a_thread_that_sleeps_and_is_not_in_the_index_is_found(tmp_path):
     assert "index of due times" in str(damage)
 
 
-if __name__ == "__main__":
+def keep(name, write):
+    """Keep what `write` writes into a store, unless a store of that name is kept."""
+    place = DATA / name
+    if place.exists():
+        return
     with tempfile.TemporaryDirectory() as folder:
         new = LMDBCheckpointer(f"{folder}/s", survives="process-kill", compress_above=2_000)
-        fill(new)
+        write(new)
         new.compact(f"{folder}/c")
         new.close()
-        place = DATA / f"store-format-{FORMAT_VERSION}"
-        place.mkdir(parents=True, exist_ok=False)
+        place.mkdir(parents=True)
         data = (Path(folder) / "c" / "data.mdb").read_bytes()
         (place / "data.mdb.gz").write_bytes(gzip.compress(data, mtime=0))
         sys.stdout.write(f"{place} written\n")
+
+
+if __name__ == "__main__":
+    keep(f"store-format-{FORMAT_VERSION}", fill)
+    keep(KINDS_FOLDER, fill_kinds)
