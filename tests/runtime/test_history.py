@@ -410,7 +410,7 @@ class TestPrune:
         held = []
 
         async def prune(_state):
-            return {"log": [held[0].prune()]}
+            return {"log": [await held[0].aprune()]}
 
         held.append(line("g", a=wrote("a"), b=prune).compile(checkpointer=store))
         with held[0] as app:
