@@ -8,7 +8,6 @@ a next process goes on from there.
 from __future__ import annotations
 
 import copy
-import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from beamweaver.checkpoint.entries import Answered, Continued
 from beamweaver.events import AttemptFailed
 from beamweaver.limits import DEFAULT_LIMITS, Limits
 from tests.engine.driver import Driver
-from tests.engine.driver_parts import check_fold
+from tests.engine.driver_parts import Count, check_fold
 from tests.engine.generator import Plan, finish
 from tests.engine.modelled import run_model
 
@@ -29,7 +28,7 @@ __all__ = ["ALL", "crash_plan"]
 
 ALL = 1_000_000_000
 """As many single deaths as a run has places for."""
-_COPIED = (list, set, dict, itertools.count)
+_COPIED = (list, set, dict, Count)
 _PATIENCE = 4_000
 
 

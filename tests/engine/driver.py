@@ -10,7 +10,6 @@ folds what the store has and begins again.
 from __future__ import annotations
 
 import inspect
-import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -38,6 +37,7 @@ from tests.engine.driver_parts import (
     HANGS,
     Asks,
     Calls,
+    Count,
     Crashed,
     Ctx,
     Exits,
@@ -95,9 +95,9 @@ class Driver:
         self.codec = Codec(limits=limits)
         self.plans: dict[Any, GraphCodec] = {}
         self.store = MemoryCheckpointer() if store is None else store
-        self.ids = itertools.count()
-        self.call_ids = itertools.count()
-        self.incarnations = itertools.count(1)
+        self.ids = Count()
+        self.call_ids = Count()
+        self.incarnations = Count(1)
         self.now = START_TIME
         self.commits: list[Any] = []
         self.effects: list[Any] = []

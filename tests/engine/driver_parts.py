@@ -31,6 +31,20 @@ class Crashed(BaseException):
     """The process died at the commit where the test wanted it to."""
 
 
+class Count:
+    """Counts up as `itertools.count` does, which Python 3.14 no longer copies."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.next = first
+
+    def __iter__(self) -> Count:
+        return self
+
+    def __next__(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
 class Later:
     """What a node returns to end `seconds` later, with a value or an exception."""
 
