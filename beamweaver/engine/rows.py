@@ -372,6 +372,7 @@ def _edit(state: RunState, entry: Edited, env: Env) -> None:
 
 def _finish(state: RunState, entry: Finished, env: Env) -> None:
     task = state.step.tasks[entry.task]
+    task.awake()
     task.result = Result(
         writes_of(entry.writes, env), entry.goto, sends_of(entry.sends, env), state.step.era
     )

@@ -319,6 +319,28 @@ class TestCrashes:
         assert driver.invoke({"log": ["amended"]}).state["log"] == ["amended", "a", "b"]
         assert driver.now - began == pytest.approx(100)
 
+    def test_the_sleep_of_a_sibling_that_finished_before_is_over(self):
+        driver = asleep(fan(a=sleeps("a", 100), b=sleeps("b", 150, 50)))
+        driver.run(until=lambda: driver.runs("a") == 2)
+        driver.run(until=lambda: driver.machine.at_rest)
+        driver.crash()
+        driver.run(until=lambda: driver.runs("b") == 2 and driver.machine.at_rest)
+
+        assert driver.row.run.due_us / 1e6 - driver.now == pytest.approx(50)
+
+    def test_so_it_is_inside_of_a_graph_that_is_a_node(self):
+        inner = fan(a=sleeps("a", 100), b=sleeps("b", 150, 50))
+        driver = asleep(fan(inner=inner))
+        began = driver.now
+        driver.run(until=lambda: driver.runs("a") == 2)
+        driver.run(until=lambda: driver.machine.at_rest)
+        driver.crash()
+        driver.run()
+
+        assert driver.machine.state.values["log"] == ["a", "b"]
+        assert driver.now - began == pytest.approx(200)
+        assert driver.runs("b") == 3
+
     def test_an_actor_that_dies_in_a_sleep_sleeps_on(self):
         driver = asleep()
         commits = len(driver.commits)

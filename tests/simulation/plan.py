@@ -21,7 +21,7 @@ from tests.engine.modelled import model_guards, model_router, run_undisturbed
 from tests.model import Return, Shape, Task, Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.simulation.checkers import Bodies
 
@@ -72,6 +72,9 @@ class SimPlan:
         self.alone = alone
         self.keeps = alone and bool(later) and random.Random(f"kept {seed}").random() < 0.5
         """Whether it is persistent: it counts over all runs how often its first node ran."""
+        self.rounds = f"turns{within.count('/')}" if within and not self.keeps else "rounds"
+        """The key that its routers look at. A graph inside has one of its own: a task that a caller continues
+        sees what its siblings have given, so what is in the one around depends on when the task begins."""
         self.inner: dict[str, SimPlan] = {}
         self.callers: set[str] = set()
         """Of those with a graph inside, the nodes that are functions which call it."""
@@ -128,7 +131,7 @@ class SimPlan:
     def compile(self, bodies: Bodies, **options: Any) -> Any:
         """The graph; `bodies` hears what its nodes do."""
         name = f"in {self.within.strip('/').replace('/', ' ')}" if self.within else "g"
-        schema = _Counting if self.keeps else State
+        schema = _Counting if self.keeps else _Turning if self.within else State
         graph = Graph(schema, name=name, output_schema=_Out if self.within else None)
         for node in self.nodes.values():
             retry = None
@@ -147,11 +150,13 @@ class SimPlan:
         for sources, target in self.plan.joins:
             graph.add_edge(sources, target)
         for source, names, sends in self.plan.routers:
-            graph.add_conditional_edges(source, _router(source, names, sends=sends))
+            router = _router(source, names, self.rounds, sends=sends)
+            graph.add_conditional_edges(source, router)
         if self.plan.loop is not None:
-            graph.add_conditional_edges(self.plan.loop[0], _looper(self.plan.loop[1]))
+            source, target = self.plan.loop
+            graph.add_conditional_edges(source, _looper(target, self.rounds))
         for edge in self.plan.guards:
-            quick = edge.options(_rounds, sync=not self.awaits)
+            quick = edge.options(_number(self.rounds), sync=not self.awaits)
             graph.add_edge(edge.source, edge.target, **quick)
         return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
 
@@ -208,27 +213,30 @@ class SimPlan:
     def model(self) -> Thread:
         """A thread of the model."""
         routers: list[Any] = [
-            (source, model_router(_router(source, names, sends=sends)))
+            (source, model_router(_router(source, names, self.rounds, sends=sends)))
             for source, names, sends in self.plan.routers
         ]
         if self.plan.loop is not None:
-            routers.append((self.plan.loop[0], model_router(_looper(self.plan.loop[1]))))
+            source, target = self.plan.loop
+            routers.append((source, model_router(_looper(target, self.rounds))))
         return Thread(
             Shape(
                 nodes=list(self.nodes),
                 edges=[pair for pair in self.plan.edges if pair[1] != END],
                 joins=[(tuple(sources), target) for sources, target in self.plan.joins],
                 routers=routers,
-                guards=model_guards(self.plan, _rounds),
+                guards=model_guards(self.plan, _number(self.rounds)),
                 deferred={node.name for node in self.nodes.values() if node.defer},
                 reducers={
                     "log": list.__add__,
                     "sums": dict.__or__,
                     "rounds": int.__add__,
+                    **dict.fromkeys(_TURNS, int.__add__),
                     "count": int.__add__,
                     "kept": dict.__or__,
                 },
-                initial={"log": [], "sums": {}, "rounds": 0, "count": 0, "kept": {}},
+                initial={"log": [], "sums": {}, "rounds": 0, "count": 0, "kept": {}}
+                | dict.fromkeys(_TURNS, 0),
             )
         )
 
@@ -273,9 +281,19 @@ class SimPlan:
         if counts:
             writes.append(("count", 1, False))
         if node.loops:
-            writes.append(("rounds", 1, False))
+            writes.append((self.rounds, 1, False))
         sends = [("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
         return Return(writes, goto, sends)
+
+
+class _Turning(State, total=False):
+    """The state of a graph inside of a node, and of one inside of that."""
+
+    turns1: Annotated[int, operator.add]
+    turns2: Annotated[int, operator.add]
+
+
+_TURNS = ("turns1", "turns2")
 
 
 class _Counting(State, total=False):
@@ -349,14 +367,14 @@ def _spoil(state: Any) -> None:
     state.get("sums", {})["spoiled"] = 1
 
 
-def _rounds(state: Any) -> int:
+def _number(key: str) -> Callable[[Any], int]:
     """What guards look at."""
-    return int(state.get("rounds", 0))
+    return lambda state: int(state.get(key, 0))
 
 
-def _router(source: str, names: list[str], *, sends: bool) -> Any:
+def _router(source: str, names: list[str], key: str, *, sends: bool) -> Any:
     def router(state: Any) -> Any:
-        pick = (state.get("rounds", 0) + len(source)) % (len(names) + 1)
+        pick = (state.get(key, 0) + len(source)) % (len(names) + 1)
         if pick == len(names):
             return END
         if sends:
@@ -366,8 +384,8 @@ def _router(source: str, names: list[str], *, sends: bool) -> Any:
     return router
 
 
-def _looper(target: str) -> Any:
+def _looper(target: str, key: str) -> Any:
     def looper(state: Any) -> Any:
-        return target if state.get("rounds", 0) < LOOPS else END
+        return target if state.get(key, 0) < LOOPS else END
 
     return looper
