@@ -186,6 +186,10 @@ class Graph:
         what = self._what(f"add_node({name!r})")
         _raise(arguments.name_fault(name, "the node's name"), what)
         _raise(subgraph_fault(graph, options), what)
+        if isinstance(fn, Graph):
+            raise _invalid(
+                what, f"node {name!r} is a graph that is not compiled; give graph.compile()"
+            )
         if graph is None:
             options["caller"] = self._plan(fn, f"node {name!r}", f"add_node({name!r})")
         else:

@@ -106,6 +106,12 @@ class TestNodes:
     def test_a_name_of_128_characters_is_fit(self):
         assert list(line("x" * 128).compile().nodes) == ["x" * 128]
 
+    def test_a_graph_that_is_not_compiled_is_no_node(self):
+        with pytest.raises(
+            InvalidGraph, match=r"'a' is a graph that is not compiled; give graph\.compile"
+        ):
+            Graph(name="g").add_node("a", Graph(name="inner"))
+
     def test_a_node_that_cannot_be_called_is_refused(self):
         with pytest.raises(InvalidGraph, match=r"node 'a' is 5, which cannot be called"):
             Graph(name="g").add_node("a", 5)
