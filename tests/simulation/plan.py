@@ -212,6 +212,7 @@ class SimPlan:
 
     def model(self) -> Thread:
         """A thread of the model."""
+        own = _TURNS if self.within and not self.keeps else ()
         routers: list[Any] = [
             (source, model_router(_router(source, names, self.rounds, sends=sends)))
             for source, names, sends in self.plan.routers
@@ -231,12 +232,12 @@ class SimPlan:
                     "log": list.__add__,
                     "sums": dict.__or__,
                     "rounds": int.__add__,
-                    **dict.fromkeys(_TURNS, int.__add__),
+                    **dict.fromkeys(own, int.__add__),
                     "count": int.__add__,
                     "kept": dict.__or__,
                 },
                 initial={"log": [], "sums": {}, "rounds": 0, "count": 0, "kept": {}}
-                | dict.fromkeys(_TURNS, 0),
+                | dict.fromkeys(own, 0),
             )
         )
 
