@@ -202,7 +202,7 @@ class Reader(Actor):
         if outcome is None:
             raise UnknownRun(
                 f"run {run_id!r} of thread {sent.thread_id!r} ended without a recorded outcome: a later run "
-                "took its place before it was complete",
+                "took its place before it was complete, or its end was pruned",
                 thread_id=sent.thread_id,
                 run_id=run_id,
             )

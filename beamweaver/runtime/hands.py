@@ -335,7 +335,7 @@ class Hands(Actor):
         if outcome is None and error is None:
             error = UnknownRun(
                 f"run {effect.call.run_id!r} of thread {self.thread_id!r} ended without a recorded "
-                "outcome: a later run took its place before it was complete",
+                "outcome: a later run took its place before it was complete, or its end was pruned",
                 thread_id=self.thread_id,
                 run_id=effect.call.run_id,
             )

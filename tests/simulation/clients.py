@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from beamweaver import Completed, Continue, Interrupted, Invoke, Resume
-from beamweaver.errors import BeamWeaverError, CallRefused, Draining, RunFailed
+from beamweaver.errors import BeamWeaverError, CallRefused, Draining, RunFailed, UnknownRun
 from beamweaver.types import Cancelled, Drained, Failed
 from tests.simulation.checkers import answer_to
 
@@ -182,6 +182,8 @@ class Client:
             self._look_for_kept()
             if type(outcome) is Completed and self._is_over(start, outcome):
                 return
+            if type(outcome) is UnknownRun and self._was_pruned():
+                return
             if type(outcome) is Completed and self.kept:
                 yield from self._wait_for_its_turn()
             message = self._next(outcome, start)
@@ -211,6 +213,11 @@ class Client:
             return False
         state = self.world.process.runtime.get_state(self.thread_id)
         return state is not None and state.status == "complete"
+
+    def _was_pruned(self) -> bool:
+        """Whether a run of which no outcome is known may have ended, and its end was removed."""
+        pruned = "prune" in self.world.config.weights
+        return pruned and not self._inbox() and self._stands() == "complete"
 
     def _names(self, outcome: Any) -> tuple[str, ...]:
         """The names of the run that an outcome is of."""
