@@ -228,28 +228,16 @@ class Inbox:
         if worker is not None and worker.job is not None:
             with shield():
                 self._put_system(message, worker)
-            return
+        else:
+            self._put_system(message, worker)
+
+    def _put_system(self, message: object, worker: Worker | None) -> None:
         queue = self.sysq
         if queue is None:
-            queue = self._system_queue()
-        queue.append(message)
-        book = self.book
-        if book is not None and book.token is not None and self.ends_by(message):
-            book.token.cancel()
-        if self.busy.acquire(False):
-            self.scheduler.submit(self, worker)
-
-    def _system_queue(self) -> deque[Any]:
-        with self.system.lock:
-            queue = self.sysq
-            if queue is None:
-                queue = self.sysq = deque()
-        return queue
-
-    def _put_system(self, message: object, worker: Worker) -> None:
-        queue = self.sysq
-        if queue is None:
-            queue = self._system_queue()
+            with self.system.lock:
+                queue = self.sysq
+                if queue is None:
+                    queue = self.sysq = deque()
         queue.append(message)
         book = self.book
         if book is not None and book.token is not None and self.ends_by(message):

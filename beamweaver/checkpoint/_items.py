@@ -62,7 +62,7 @@ class Item:
         large = compress_above is not None and len(data) > compress_above
         self.value = seal_small(self.key, data) if large else seal(self.key, data)
         self.more = (
-            more_of(commit, tid)
+            _more_of(commit, tid)
             if commit.thread is not None
             or commit.inbox_put
             or commit.run_names
@@ -77,7 +77,7 @@ class Item:
         return len(self.value) + sum(len(value) for _, value in self.more)
 
 
-def more_of(commit: Commit, tid: bytes) -> tuple[tuple[bytes, bytes], ...]:
+def _more_of(commit: Commit, tid: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """What a commit writes beside its record."""
     pairs: list[tuple[bytes, bytes]] = []
     if commit.thread is not None:
