@@ -302,8 +302,17 @@ class Admissions(Continuations):
 
     def _cancel(self, call: Call) -> None:
         """Stop what runs; the call hears of it when the bodies have ended, whether it waits or not."""
-        self.attached.append(call)
-        self._cancel_run()
+        if self._means_another(call):
+            self._report(call)
+        else:
+            self.attached.append(call)
+            self._cancel_run()
+
+    def _means_another(self, call: Call) -> bool:
+        """Whether a cancel names a run, and not this one."""
+        if not call.named or call.run_id in self.state.run.names:
+            return False
+        return all(call.run_id != each.run_id for each in self.attached)
 
     def _cancel_first(self, call: Call) -> None:
         """Stop what runs, whose place the call then takes."""
@@ -316,7 +325,10 @@ class Admissions(Continuations):
 
     def _cancel_left(self, call: Call) -> None:
         """The run is unfinished, and nobody executes it: it is not to be taken up."""
-        self.commit(lambda: self.report(call), row=self.new_row("cancelled"))
+        if self._means_another(call):
+            self._report(call)
+        else:
+            self.commit(lambda: self.report(call), row=self.new_row("cancelled"))
 
     # Taking up ----------------------------------------------------------------------------------
 

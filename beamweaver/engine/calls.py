@@ -95,7 +95,7 @@ class Call:
         answer: For RESUME without a map: the encoded-and-decoded answer, else `NO_ANSWER`.
         answers: For RESUME with a map: question id -> answer.
         run_id: The name of the run that it starts, joins or continues.
-        named: Whether the caller gave `run_id` (else it was drawn).
+        named: Whether the caller gave `run_id` (else it was drawn). A named cancel is of that run alone.
         waits: Whether somebody waits for the run's end; a told message does not.
         on_busy: `"queue"`, `"reject"` or `"cancel"`.
         on_unfinished: `"continue"`, `"reject"` or `"restart"`.

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.checkpoint.codec import Codec
+from beamweaver.engine.calls import CallKind
 from beamweaver.errors import (
     BeamWeaverError,
     CallingSelf,
@@ -22,11 +23,10 @@ from beamweaver.runtime.given import context_of_call
 from beamweaver.runtime.hub import Hub
 from beamweaver.runtime.keys import give_key
 from beamweaver.runtime.messages import AGAIN, CUT, DRAIN
-from beamweaver.runtime.requests import Release, make_call
+from beamweaver.runtime.requests import CancelRun, Release, make_call
 from beamweaver.runtime.thread import ThreadActor
 from beamweaver.runtime.tree import children, start_tree
 from beamweaver.runtime.waiters import Waiting
-from beamweaver.types import Cancel
 from supervisors import (
     SHUTDOWN,
     ActorSystem,
@@ -245,15 +245,21 @@ class Core:
     def disconnect(
         self, graph: CompiledGraph, thread_id: str, waiting: Waiting, *, cancel: bool
     ) -> None:
-        """A caller went away: its call is not taken any more, and the run it waited for may be cancelled."""
-        waiters = self.hub.waiters
-        waiting.call.withdrawn = True
+        """A caller went away: its call is not taken any more, and the run it waited for may be cancelled.
+
+        A cancel is done all the same.
+        """
+        waiters, call = self.hub.waiters, waiting.call
         waiters.let_go(waiting)
-        waiters.forget(thread_id, waiting.call)
+        if call.kind is CallKind.CANCEL:
+            waiters.leave(thread_id, waiting)
+            return
+        call.withdrawn = True
+        waiters.forget(thread_id, call)
         if cancel and not waiters.has(thread_id):
             # Where nobody can be told, nothing runs that could be cancelled.
             with suppress(BeamWeaverError):
-                self.submit(graph, thread_id, Cancel(), waits=False)
+                self.submit(graph, thread_id, CancelRun(call.run_id), waits=False)
 
     def tree(self) -> Node:
         """The supervision tree as it stands."""

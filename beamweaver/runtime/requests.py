@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.options import CallOptions
 
 __all__ = [
+    "CancelRun",
     "Message",
     "Release",
     "Update",
@@ -44,6 +45,12 @@ class Release(msgspec.Struct, frozen=True):
     """Lets a quarantined thread go on; users say it by `release()`."""
 
 
+class CancelRun(msgspec.Struct, frozen=True):
+    """Cancels what runs if it is the run of that name: for a caller who went away."""
+
+    run_id: str
+
+
 class Update(msgspec.Struct, frozen=True):
     """Edits the state; users say it by `update_state()` and `bulk_update_state()`."""
 
@@ -53,9 +60,9 @@ class Update(msgspec.Struct, frozen=True):
     namespace: tuple[str, ...] = ()
 
 
-Message = Invoke | Resume | Continue | Cancel | Release | Update
+Message = Invoke | Resume | Continue | Cancel | CancelRun | Release | Update
 
-_MESSAGES = (Invoke, Resume, Continue, Cancel, Release, Update)
+_MESSAGES = (Invoke, Resume, Continue, Cancel, CancelRun, Release, Update)
 
 
 def check_thread_id(thread_id: object, limits: Limits) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from beamweaver.engine import CallKind
 from beamweaver.engine.failures import describe
+from beamweaver.limits import Limits
 from beamweaver.types import Cancelled, Completed, Drained, Interrupted, RetryPolicy
 from tests.engine.driver import HANGS, Driver, Later
 from tests.engine.graphs import asks, fails, fan, graph
@@ -46,6 +47,22 @@ class TestCancel:
         driver.run()
         assert [type(driver.answer(call)) for call in calls] == [Cancelled] * 2
         assert len(driver.killed) == 1
+
+    def test_one_of_another_run_leaves_this_one(self):
+        driver = begun(fan(a=takes(9)))
+        driver.call(CallKind.CANCEL, run_id="another")
+        assert type(driver.answer(driver.first)) is Completed
+
+    def test_one_of_this_run_by_its_name_cancels_it(self):
+        driver = begun(fan(a=takes(9)))
+        assert type(driver.call(CallKind.CANCEL, run_id=driver.first.run_id)) is Cancelled
+
+    def test_one_of_a_call_that_waits_for_this_run_cancels_it(self):
+        driver = begun(fan(a=takes(9)), limits=Limits(run_names=2))  # no room for its drawn name
+        joins = driver.send(CallKind.CONTINUE)
+        driver.advance()
+        driver.call(CallKind.CANCEL, run_id=joins.run_id)
+        assert type(driver.answer(joins)) is Cancelled
 
     def test_results_that_come_meanwhile_are_kept(self):
         driver = begun(fan(a=takes(9), b=takes(9)))

@@ -114,6 +114,12 @@ class TestLeft:
         driver.run()
         assert driver.runs("slow") == 1
 
+    def test_a_cancel_of_another_run_leaves_it(self):
+        driver = left(recover=False)
+        driver.tell(None, CallKind.CANCEL, run_id="another")
+        driver.run()
+        assert driver.stored_status == "running"
+
     def test_amending_a_recovered_run_restarts_its_counts(self):
         driver = left(recover=True, bad=fails(1), slow=slow())
         assert driver.invoke(OTHER).state["log"] == ["bad", "slow"]
