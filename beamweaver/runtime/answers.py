@@ -49,7 +49,7 @@ def ask_timeout(
     return AskTimeout(
         f"thread {thread_id!r} gave no outcome within {timeout:g} s; {stands}",
         thread_id=thread_id,
-        receipt=Receipt(call.id, call.run_id),
+        receipt=Receipt(call.first_id or call.id, call.run_id),
     )
 
 

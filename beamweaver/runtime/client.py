@@ -102,7 +102,7 @@ class Client(Core):
             if answer is not None:
                 waiting.done.offer(answer)
                 return waiting
-        sent = Sent(thread_id, waiting, data)
+        sent = Sent(thread_id, waiting, call.first_id or call.id, data)
         hub.waiters.add(thread_id, waiting)
         self.sent[call.id] = sent
         waiting.done.add_done_callback(lambda _done: self._forget(call, sent))
@@ -136,9 +136,10 @@ class Client(Core):
     def _stands(self, waiting: Waiting) -> str:
         """How a message stands whose sender has waited long enough."""
         call = waiting.call
-        taken = not self.spool.has(call.id)
+        sent = self.sent.get(call.id)
+        taken = not self.spool.has(call.first_id or call.id)
         lives = self.store.owner_lives()
-        if taken and call.id in self.sent and not self.sent[call.id].durable:
+        if taken and sent is not None and not sent.durable:
             return "the message is not yet left for the owner of the store"
         if taken and lives is not False:
             return f"the owner of the store has taken the message: {goes_on(call)}"
@@ -185,7 +186,7 @@ class Client(Core):
 def _name_by_key(call: Call, thread_id: str) -> None:
     """Equal messages of equal keys are one file, whoever sends them, and have one receipt."""
     of = f"{thread_id}\0{call.key}".encode()
-    call.id = hashlib.blake2b(of, digest_size=16, person=b"message").hexdigest()
+    call.first_id = hashlib.blake2b(of, digest_size=16, person=b"message").hexdigest()
     if not call.named:
         call.run_id = hashlib.blake2b(of, digest_size=16, person=b"run").hexdigest()
 

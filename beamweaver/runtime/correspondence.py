@@ -39,13 +39,17 @@ _MISSED: Final = 3
 
 
 class Sent:
-    """A call on its way: its bytes until they are durable, then what is awaited of it."""
+    """A call on its way: its bytes until they are durable, then what is awaited of it.
 
-    __slots__ = ("data", "durable", "missed", "thread_id", "waiting")
+    Calls of one key are one message, of that name; each has its own answer.
+    """
 
-    def __init__(self, thread_id: str, waiting: Waiting, data: bytes) -> None:
+    __slots__ = ("data", "durable", "missed", "name", "thread_id", "waiting")
+
+    def __init__(self, thread_id: str, waiting: Waiting, name: str, data: bytes) -> None:
         self.thread_id = thread_id
         self.waiting = waiting
+        self.name = name
         self.data = data
         self.durable = False
         self.missed = 0
@@ -88,8 +92,8 @@ class Sender(Actor):
         run_id = call.run_id
         if first is None:
             with self._syncing():
-                self._spool.forget_refusal(call.id)
-                there = self._spool.send(call.id, sent.data, once=bool(call.key))
+                self._spool.forget_refusal(sent.name)
+                there = self._spool.send(sent.name, sent.data, once=bool(call.key))
             if there is not None:
                 self._check_same(sent, there)
         else:
@@ -114,7 +118,7 @@ class Sender(Actor):
         """A message of the same key waits; it must ask the same."""
         call = sent.call
         try:
-            letter = open_letter(there, call.id)
+            letter = open_letter(there, sent.name)
         except NoLetter:
             return  # the owner took it, or sets it aside
         if letter.digest != call.key_digest:
@@ -211,16 +215,16 @@ class Reader(Actor):
     def _unknown(self, sent: Sent) -> Answer | None:
         """The thread does not know the message: it waits, was rejected, or has left no trace."""
         hub, call = self._hub, sent.call
-        refused = self._spool.refusal(call.id)
+        refused = self._spool.refusal(sent.name)
         if refused is not None:
             try:
                 row = open_refusal(refused).row
             except NoLetter as error:
                 raise refusal_of_code(
-                    "", f"message {call.id!r} was rejected, and why {error}"
+                    "", f"message {sent.name!r} was rejected, and why {error}"
                 ) from error
             raise refusal_of_code(row.code, row.message)
-        if self._spool.has(call.id):
+        if self._spool.has(sent.name):
             sent.missed = 0
             return None
         sent.missed += 1
@@ -230,7 +234,7 @@ class Reader(Actor):
         if call.kind is CallKind.CANCEL and row_now is not None:
             return of_head(hub, sent.thread_id, call, row_now)
         raise UnknownRun(
-            f"message {call.id!r} was taken and thread {sent.thread_id!r} knows nothing of it: the thread "
+            f"message {sent.name!r} was taken and thread {sent.thread_id!r} knows nothing of it: the thread "
             "was deleted meanwhile, or a copy of the store was put in its place",
             thread_id=sent.thread_id,
             run_id=call.run_id,

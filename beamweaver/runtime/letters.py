@@ -83,7 +83,7 @@ def letter_of(call: Call, thread_id: str, sent_us: int, env: Env) -> Letter:
         SerializationError: An answer cannot be stored.
     """
     return Letter(
-        call.id,
+        call.first_id or call.id,
         thread_id,
         call.graph,
         sent_us,

@@ -231,6 +231,15 @@ class TestKeys:
         assert len(receipts) == 1
         assert log(owner, "t") == [1]
 
+    def test_all_who_wait_in_one_client_for_one_message_get_its_outcome(self, made):
+        made("owner", adding().compile()).close()
+        client = made("client", adding().compile())
+        ask = client.thread("t").ask
+        callers = [Caller(ask, Invoke({"n": 1}), idempotency_key="k", timeout=10) for _ in range(2)]
+        eventually(lambda: [sent.durable for sent in client._core.sent.values()] == [True, True])
+        made("owner", adding().compile())
+        assert [caller.join().state["log"] for caller in callers] == [[1], [1]]
+
     def test_another_message_under_a_key_that_waits_is_refused(self, made):
         made("owner", adding().compile()).close()
         client = made("client", adding().compile())
