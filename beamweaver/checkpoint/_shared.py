@@ -13,7 +13,7 @@ import tempfile
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import lmdb
 import msgspec
@@ -21,7 +21,6 @@ import msgspec
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE, LmdbKv
 from beamweaver.checkpoint._meta import read_epoch, read_meta
 from beamweaver.checkpoint._owner import Owner, OwnerFile, owned, sweep
-from beamweaver.checkpoint._pins import Pin, Pins
 from beamweaver.checkpoint._place import make_folder, sync_folder, unavailable
 from beamweaver.checkpoint._retention import finish_jobs
 from beamweaver.checkpoint._takeover import raise_elsewhere
@@ -31,7 +30,6 @@ from beamweaver.errors import (
     NotAStore,
     StoreError,
     StoreFull,
-    StoreOptionsDiffer,
     StoreOwned,
     StoreUnavailable,
 )
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
     from beamweaver.checkpoint._kv import Txn
 
-__all__ = ["Options", "Shared", "attach", "check_options", "detach", "snapshot_of"]
+__all__ = ["Options", "Shared", "open_shared", "replaced"]
 
 T = TypeVar("T")
 
@@ -155,11 +153,11 @@ class Shared:
 
     def lost(self) -> StoreUnavailable | None:
         """See `Checkpointer.lost`."""
-        return _replaced(self.path) if self._kv.lost() else None
+        return replaced(self.path) if self._kv.lost() else None
 
     def _check_place(self) -> None:
         if not self.in_place():
-            raise _replaced(self.path)
+            raise replaced(self.path)
 
     def retire(self) -> None:
         """Close an environment whose files were replaced. Those who refer to it attach anew.
@@ -169,7 +167,7 @@ class Shared:
         """
         with self._claim, self._mu:
             if self._holder is not None or self._calls:
-                raise _replaced(self.path)
+                raise replaced(self.path)
             self._closed = True
         self.writer.shut(self._was_closed)
         self._kv.close()
@@ -262,10 +260,18 @@ class Shared:
             while self._calls:
                 self._idle.wait()
         self.writer.shut(self._was_closed)
+        self._sync()
+        self._kv.close()
+
+    def rest(self) -> None:
+        """At the process's end: give the ownership up, and have the disk hold all that was committed."""
+        self.release(self._holder)
+        self._sync()
+
+    def _sync(self) -> None:
         if not self._kv.readonly:
             with contextlib.suppress(StoreError):
                 self._kv.sync()
-        self._kv.close()
 
     def after_fork(self) -> None:
         """In a child: let go of the copy of the lock, so that it ends with its true holder."""
@@ -289,136 +295,8 @@ class Shared:
         self._kv.close()
 
 
-class _Registry:
-    """The open environments of this process."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.open: dict[str, Shared] = {}
-        self.inherited: dict[str, Shared] = {}
-        self.pins = Pins()
-        self.hooked = False
-
-    def hook(self) -> None:
-        if not self.hooked:
-            self.hooked = True
-            os.register_at_fork(after_in_child=self.after_fork)
-
-    def after_fork(self) -> None:
-        # An inherited environment must not be used. It is kept, and closed if its path is opened here.
-        self.lock = threading.RLock()
-        for shared in self.open.values():
-            shared.after_fork()
-        self.inherited |= self.open
-        self.open = {}
-        self.pins = Pins()
-
-
-_registry: Final = _Registry()
-
-
-def attach(path: Path, options: Options, *, create: bool) -> Shared | None:
-    """The environment of a path, opened if need be; None if it does not exist and is not to be made.
-
-    Raises:
-        StoreOptionsDiffer: It is open with other options.
-        NotAStore, StoreTooNew: It cannot be opened.
-        StoreUnavailable: It cannot be opened, or its files were replaced under somebody who uses it here.
-    """
-    key = str(path)
-    with _registry.lock:
-        shared = _opened_here(path)
-        check_options(path, options)
-        if shared is None:
-            if not create and not (path / DATA_FILE).exists():
-                return None
-            _registry.hook()
-            if key in _registry.inherited:
-                _registry.inherited[key].shut_inherited()
-                del _registry.inherited[key]
-            _registry.pins.end(path)
-            shared = _open(path, options)
-            _registry.open[key] = shared
-        shared.references += 1
-        return shared
-
-
-def _opened_here(path: Path) -> Shared | None:
-    """The open environment of a path, if its file is still the one at the path. Under the registry's lock.
-
-    Raises:
-        StoreUnavailable: The files were replaced under somebody who uses it.
-    """
-    shared = _registry.open.get(str(path))
-    if shared is None or shared.pid != os.getpid():
-        return None
-    if not shared.in_place():
-        shared.retire()
-        del _registry.open[str(path)]
-        return None
-    return shared
-
-
-def detach(shared: Shared, holder: object) -> None:
-    """Release what `holder` owns and give its reference back; the last one closes the environment."""
-    with _registry.lock:
-        if shared.pid != os.getpid():
-            return
-        shared.release(holder)
-        shared.references -= 1
-        if shared.references == 0 and _registry.open.get(str(shared.path)) is shared:
-            del _registry.open[str(shared.path)]
-            shared.shut()
-
-
-@contextlib.contextmanager
-def snapshot_of(path: Path) -> Iterator[Pin]:
-    """Hold the newest moment of a store as long as the block runs, or until somebody opens the store.
-
-    Raises:
-        lmdb.Error: It cannot be opened.
-        StoreUnavailable: Its files were replaced under somebody who uses it here.
-    """
-    with _registry.lock:
-        shared = _opened_here(path)
-        if shared is not None:
-            shared.references += 1
-            pin = None
-        else:
-            shared, pin = None, _registry.pins.take(path)
-    try:
-        if pin is not None:
-            yield pin
-        else:
-            assert shared is not None, "a store that is not pinned is open"
-            with shared.busy(), shared.pinned() as txnid:
-                yield Pin(txnid)
-    finally:
-        if shared is not None:
-            detach(shared, None)
-        elif pin is not None:
-            with _registry.lock:
-                _registry.pins.give_back(path, pin)
-
-
-def check_options(path: Path, options: Options) -> None:
-    """Refuse options other than those with which the path is open in this process.
-
-    Raises:
-        StoreOptionsDiffer: They differ.
-    """
-    shared = _registry.open.get(str(path))
-    if shared is None or shared.pid != os.getpid() or shared.options == options:
-        return
-    if shared.in_place():
-        raise StoreOptionsDiffer(
-            f"store {str(path)!r} is open in this process with {_text(shared.options)}; it cannot also be "
-            f"opened with {_text(options)}. Give the same options",
-            path=str(path),
-        )
-
-
-def _replaced(path: Path) -> StoreUnavailable:
+def replaced(path: Path) -> StoreUnavailable:
+    """The error of a path whose files are other ones than those that are open."""
     return unavailable(
         path,
         "its files were removed or replaced while this process has them open, and what is written now would "
@@ -427,11 +305,13 @@ def _replaced(path: Path) -> StoreUnavailable:
     )
 
 
-def _text(options: Options) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in msgspec.structs.asdict(options).items())
+def open_shared(path: Path, options: Options) -> Shared:
+    """Open the environment of a path, and make the store if need be.
 
-
-def _open(path: Path, options: Options) -> Shared:
+    Raises:
+        NotAStore, StoreTooNew: It cannot be opened.
+        StoreUnavailable: It cannot be opened.
+    """
     make_folder(path)
     readonly = not os.access(path, os.W_OK)
     sync = options.survives == "power-loss"

@@ -24,8 +24,9 @@ from beamweaver.checkpoint._reads import (
     read_sleepers,
     read_threads,
 )
+from beamweaver.checkpoint._registry import attach, check_options, detach, forget, settle
 from beamweaver.checkpoint._retention import copy, delete, delete_runs, move_head, prune
-from beamweaver.checkpoint._shared import Options, Shared, attach, check_options, detach
+from beamweaver.checkpoint._shared import Options, Shared
 from beamweaver.checkpoint.base import Checkpointer
 from beamweaver.errors import NotAStore, OwnershipLost, StoreError
 
@@ -160,6 +161,7 @@ class LMDBCheckpointer(Checkpointer):
 
         def take(force: bool) -> int:
             seconds = self.takeover_seconds if force else None
+            settle()  # its owner may be one that nobody holds any more
             return self._opened().acquire(self._token, self.now(), seconds)
 
         return self._patiently(take, wait, takeover)
@@ -331,9 +333,11 @@ class LMDBCheckpointer(Checkpointer):
         closed (or collected as garbage): close it before you replace, move or remove the folder.
         """
         with self._opening:
-            finalizer, self._finalizer, self._shared = self._finalizer, None, None
-            if finalizer is not None:
-                finalizer()
+            shared, self._shared = self._shared, None
+            finalizer, self._finalizer = self._finalizer, None
+            if shared is not None and finalizer is not None:
+                finalizer.detach()
+                detach(shared, self._token)
 
     def _opened(self) -> Shared:
         """The environment, opened and made if need be."""
@@ -367,5 +371,6 @@ class LMDBCheckpointer(Checkpointer):
             self.close()  # the one before: another process's, or its files were replaced
             if shared is not None:
                 self._shared = shared
-                self._finalizer = weakref.finalize(self, detach, shared, self._token)
+                self._finalizer = weakref.finalize(self, forget, shared, self._token)
+                self._finalizer.atexit = False  # the registry sees to that
             return shared

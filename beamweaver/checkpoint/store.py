@@ -99,7 +99,7 @@ class RecordWriter:
         self._compress_above = compress_above
         self._name = name
         self._max_bytes = max_bytes
-        self._lock = threading.RLock()  # a finalizer may release inside a call
+        self._lock = threading.RLock()
         self._heads: OrderedDict[str, Head] = OrderedDict()
         self._demanding = shallow or max_bytes is not None or compress_above is not None
         self._shut: Callable[[], StoreError] | None = None

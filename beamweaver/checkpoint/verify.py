@@ -15,7 +15,7 @@ from beamweaver.checkpoint._layout import describe
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE
 from beamweaver.checkpoint._pages import Lost, MetaPage, PageFile, Walk
 from beamweaver.checkpoint._place import check_kind
-from beamweaver.checkpoint._shared import snapshot_of
+from beamweaver.checkpoint._registry import snapshot_of
 from beamweaver.errors import CorruptRecord, NotAStore
 
 if TYPE_CHECKING:

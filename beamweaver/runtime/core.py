@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from _thread import start_new_thread
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -313,7 +314,8 @@ class Core:
     def close_soon(self) -> None:
         """Close on a worker of its own: the garbage collector may call, in the middle of anything."""
         if self._pid == os.getpid():
-            threading.Thread(target=self.close, name="beamweaver-close", daemon=True).start()
+            worker = threading.Thread(target=self.close, name="beamweaver-close", daemon=True)
+            start_new_thread(worker.start, ())  # which takes a lock, and waits for the worker
 
     def _stop_tree(self) -> None:
         """End the actors; a body that hangs has had its grace then, and its worker is left to it."""

@@ -9,7 +9,7 @@ import resource
 import signal
 import threading
 
-from beamweaver.checkpoint import LMDBCheckpointer, _owner, _shared
+from beamweaver.checkpoint import LMDBCheckpointer, _owner, _registry, _shared
 from beamweaver.checkpoint.store import RecordWriter
 from beamweaver.errors import StoreError, StoreOwned
 from tests.checkpoint.kit import begun, entry, step, thread_row
@@ -162,7 +162,7 @@ def die_reading(_pipe, path):
 
 def raise_epoch(pipe, path):
     """Raise a store's epoch past its living owner, as a forced takeover does."""
-    shared = _shared.attach(path, _shared.Options("process-kill", None), create=False)
+    shared = _registry.attach(path, _shared.Options("process-kill", None), create=False)
     pipe.send(shared.writer.raise_epoch(shared.read(_shared.read_epoch, 0)))
 
 

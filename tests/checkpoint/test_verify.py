@@ -9,7 +9,7 @@ import lmdb
 import msgspec
 import pytest
 
-from beamweaver.checkpoint import LMDBCheckpointer, _shared
+from beamweaver.checkpoint import LMDBCheckpointer, _registry
 from beamweaver.checkpoint._layout import describe, sealed
 from beamweaver.checkpoint._pages import PageFile
 from beamweaver.checkpoint.records import MessageKey
@@ -112,7 +112,7 @@ class TestWhileOthersOpen:
         verify(path)
         with pytest.raises(NotAStore):
             verify(path / "nowhere")
-        assert _shared._registry.pins._pins == {}
+        assert _registry._registry.pins._pins == {}
 
 
 @pytest.mark.parametrize("make", [False, True])

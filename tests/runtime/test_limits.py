@@ -234,6 +234,25 @@ class TestGraphsWithoutAStore:
         assert gone() is None
         eventually(lambda: core._closed and not set(threading.enumerate()) - before)
 
+    def test_to_forget_one_waits_for_no_thread(self, monkeypatch):
+        """The collector may call amid anything: to start a thread takes a lock, and waits for it."""
+        starters = []
+        start = threading.Thread.start
+
+        def told(thread):
+            starters.append(threading.get_ident())
+            start(thread)
+
+        app = line("g", a=wrote("a")).compile()
+        app.invoke({"n": 1})
+        core = app._core
+        monkeypatch.setattr(threading.Thread, "start", told)
+        del app
+        gc.collect()
+        eventually(lambda: core._closed)
+        assert starters
+        assert threading.get_ident() not in starters
+
     def test_one_that_runs_stays(self):
         gate = Gate({"log": ["a"]})
         calls = [line("g", a=gate).compile().invoke]
