@@ -6,13 +6,16 @@ Imported when something is awaited first (`blocking.aio`).
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import Future as OtherFuture
+from contextvars import copy_context
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from beamweaver.runtime.answers import ask_timeout, given
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.core import Core
@@ -20,14 +23,66 @@ if TYPE_CHECKING:
     from beamweaver.types import Outcome
     from supervisors import Future
 
-__all__ = ["edited_by", "on_a_worker", "outcome_of", "read_aside", "result_of", "running_loop"]
+__all__ = [
+    "edited_by",
+    "entered",
+    "on_a_worker",
+    "on_its_own",
+    "outcome_of",
+    "read_aside",
+    "result_of",
+    "running_loop",
+]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _PAGE: Final = 16
 """How many items are made before the caller gets the first of them."""
 
 on_a_worker = asyncio.to_thread
 running_loop = asyncio.get_running_loop
+
+
+async def on_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a call on an OS thread of its own: one that nodes must not hold up.
+
+    What `on_a_worker` uses is the loop's, and nodes may use all of it.
+    """
+    made: OtherFuture[T] = OtherFuture()
+    made.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            made.set_result(context.run(call, *args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - who awaits has it
+            made.set_exception(error)
+
+    threading.Thread(target=run, name="beamweaver-aside").start()
+    return await asyncio.wrap_future(made)
+
+
+async def entered(start: Callable[[], object], leave: Callable[[], object]) -> None:
+    """Start something aside; what has started for one who went away meanwhile is left again."""
+    open_ = [True]  # taken by whoever is first: the start that has ended, or the caller that goes away
+
+    def taken() -> bool:
+        try:
+            return open_.pop()
+        except IndexError:
+            return False
+
+    def begin() -> None:
+        start()
+        if not taken():
+            leave()
+
+    try:
+        await on_its_own(begin)
+    except asyncio.CancelledError:
+        if not taken():
+            await on_its_own(leave)
+        raise
 
 
 async def result_of(future: Future[Any], timeout: float | None = None) -> Any:

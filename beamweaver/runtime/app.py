@@ -241,11 +241,9 @@ class App(DrawnThreads, KeptThreads):
 
     async def acancel(self, thread_id: str, *, timeout: float | None = None) -> Outcome:
         """`cancel`, awaitable."""
-        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
-
         self._kept_thread(thread_id, "acancel")
-        thread = await on_a_worker(self.thread, thread_id)  # it may open files
-        return await thread.acancel(timeout=timeout)
+        await self._aopen()
+        return await self.thread(thread_id).acancel(timeout=timeout)
 
     def get_state(
         self,
@@ -338,15 +336,11 @@ class App(DrawnThreads, KeptThreads):
         timeout: float | None,
         on_disconnect: str,
     ) -> Outcome:
-        from beamweaver.runtime.aio import on_a_worker, outcome_of  # noqa: PLC0415 - asyncio is loaded here
+        from beamweaver.runtime.aio import outcome_of  # noqa: PLC0415 - asyncio is loaded here
 
         check_on_disconnect(on_disconnect)
         timeout = waiting_time(timeout)
-        core = self._core
-        if core is None or core.closed:
-            core = await on_a_worker(self._open)  # it opens files
-        else:
-            core = self._open()
+        core = await self._aopen()
         thread_id, waiting = self._submit(core, message, thread_id)
         return await outcome_of(
             core,
@@ -392,6 +386,14 @@ class App(DrawnThreads, KeptThreads):
         if core.hub.graphs.get(self.name) is not self:
             core.hub.register(self)
         return core
+
+    async def _aopen(self) -> Core:
+        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+
+        core = self._core
+        if core is None or core.closed:
+            return await on_a_worker(self._open)  # it opens files
+        return self._open()
 
     def _new_core(self) -> Core:
         if self.checkpointer is not None:

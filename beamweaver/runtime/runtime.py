@@ -138,6 +138,8 @@ class Runtime(KeptThreads):
         self._wait = wait
         self._takeover = takeover
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._gone = False
+        """Whether who was to enter it has gone."""
         self._core: Core | None = None
         self._early: list[Callable[[Event], None]] = []
         """Who listens from the first event on."""
@@ -206,6 +208,8 @@ class Runtime(KeptThreads):
         return self
 
     def _new_core(self, last: bool) -> Core:
+        if self._gone:
+            raise RuntimeStopped("whoever was to enter this runtime has gone")
         takeover = self._takeover if last else None
         return Core(
             self._store, recover=self._recover, keeps=True, takeover=takeover, **self._options
@@ -242,10 +246,15 @@ class Runtime(KeptThreads):
 
     async def __aenter__(self) -> Self:
         """As `with`; async nodes run on the loop that enters."""
-        from beamweaver.runtime.aio import on_a_worker, running_loop  # noqa: PLC0415 - asyncio is loaded here
+        from beamweaver.runtime.aio import entered, running_loop  # noqa: PLC0415 - asyncio is loaded here
 
         self._loop = running_loop()
-        return await on_a_worker(self.start)
+        try:
+            await entered(self.start, self.close)
+        except BaseException:  # whoever was to enter has gone: nobody waits for the store any more
+            self._gone = True
+            raise
+        return self
 
     async def __aexit__(
         self,
@@ -253,10 +262,10 @@ class Runtime(KeptThreads):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+        from beamweaver.runtime.aio import on_its_own  # noqa: PLC0415 - asyncio is loaded here
 
-        # On another worker: the loop must go on for the nodes that are being cut.
-        await on_a_worker(self.__exit__, kind, error, traceback)
+        # Aside: the loop must go on for the nodes that are being cut.
+        await on_its_own(self.__exit__, kind, error, traceback)
 
     # Threads ------------------------------------------------------------------------------------
 
@@ -393,11 +402,11 @@ class Runtime(KeptThreads):
 
     async def adrain(self, timeout: float = 30.0) -> bool:
         """`drain`, awaitable."""
-        from beamweaver.runtime.aio import on_a_worker  # noqa: PLC0415 - asyncio is loaded here
+        from beamweaver.runtime.aio import on_its_own  # noqa: PLC0415 - asyncio is loaded here
 
         core = self._running()
         refuse_in_node(core, "adrain")
-        return await on_a_worker(core.drain, drain_time(timeout))
+        return await on_its_own(core.drain, drain_time(timeout))
 
     @property
     def role(self) -> str:
