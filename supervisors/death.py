@@ -42,6 +42,7 @@ __all__ = [
     "drain",
     "finish",
     "kill",
+    "kill_waits",
     "link",
     "miscarry",
     "monitor",
@@ -163,11 +164,19 @@ def _tell(observer: Inbox | Future[ExitReason], token: object, reason: ExitReaso
         observer.put_system(Down(token, reason))
 
 
+def kill_waits(cell: Inbox) -> bool:
+    """Tell whether `cell` was killed and has not come to it yet."""
+    if not cell.sysq:
+        return False
+    messages = tuple(cell.sysq)  # a copy, for others send meanwhile
+    return any(type(message) is ExitSignal and message.kill for message in messages)
+
+
 def acknowledge(cell: Inbox) -> None:
     """Let `cell` run: its start has succeeded, and who started it is told."""
     with cell.system.lock:
-        if cell.phase != STARTING:
-            return
+        if cell.phase != STARTING or kill_waits(cell):
+            return  # a kill that came meanwhile, as of a start that took too long, ends it in its start
         cell.phase = RUNNING
         cell.held &= ~WAITS
     book = cell.book

@@ -9,7 +9,7 @@ from pykka._envelope import Envelope
 from pykka._introspection import get_attr_directly
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
 
-from supervisors.death import Ended, ExitSignal, acknowledge, die, drain, ignore, kill
+from supervisors.death import Ended, ExitSignal, acknowledge, die, drain, ignore, kill, kill_waits
 from supervisors.exits import KILLED, NORMAL, Crashed, ExitReason
 from supervisors.inbox import CLOSING, ENDED, RUNNING, WAITS, Hooks, Inbox
 from supervisors.kill import Job
@@ -238,8 +238,7 @@ class Cell(Inbox):
         assert self.fresh is not None
         args, kwargs = self.fresh
         self.fresh = None
-        # a copy, for others send meanwhile
-        if self.sysq and any(type(m) is ExitSignal and m.kill for m in tuple(self.sysq)):
+        if kill_waits(self):
             die(self, KILLED, stop=False)
             return
         cls = self.actor_class

@@ -21,8 +21,10 @@ from supervisors import (
     Crashed,
     Down,
     DynamicSupervisor,
+    Event,
     Ignore,
     InvalidSpec,
+    Limits,
     Shutdown,
     StartError,
     Supervisor,
@@ -161,6 +163,23 @@ class TestStart:
         )  # fmt: skip
         with pytest.raises(StartError) as caught:
             simulated.system.start(Supervisor, [spec], timeout=50)
+
+        assert caught.value.reason.term.reason == KILLED
+
+    def test_a_start_that_ends_well_after_its_time_is_over_has_failed(self):
+        """It was killed for it before; OTP's start is `{error, timeout}` too."""
+        over = threading.Event()
+        slow = ChildSpec(
+            "a", Puppet, (), {"fail": lambda _actor: over.wait(10)}, start_timeout=0.001
+        )
+
+        def hear(event: Event) -> None:
+            if event.kind == "killed":
+                over.set()
+
+        with ActorSystem(limits=Limits(kill_grace=10.0), on_event=hear) as system:
+            with pytest.raises(StartError) as caught:
+                system.start(Supervisor, [slow])
 
         assert caught.value.reason.term.reason == KILLED
 
