@@ -11,6 +11,7 @@ from supervisors import death
 from supervisors.events import Event
 from supervisors.exits import NORMAL, ExitReason
 from supervisors.future import Future
+from supervisors.given import cell_of, reason_of
 from supervisors.mailbox import Cell, Continue
 from supervisors.ref import ActorRef, StopRequest
 
@@ -209,7 +210,7 @@ class Actor(pykka.Actor):
 
     def exit(self, reason: ExitReason = NORMAL) -> None:
         """End this actor, for `reason`, after the present handler; its reply still goes out."""
-        self._afterwards().append(StopRequest(reason))
+        self._afterwards().append(StopRequest(reason_of(reason)))
 
     def _afterwards(self) -> deque[Any]:
         if self.cell.after is None:
@@ -233,11 +234,11 @@ class Actor(pykka.Actor):
 
     def link(self, other: ActorRef[Any] | Cell) -> None:
         """Tie this actor's life to `other`'s; idempotent. A dead one signals `NO_PROC`."""
-        death.link(self.cell, _cell_of(other))
+        death.link(self.cell, cell_of(other))
 
     def unlink(self, other: ActorRef[Any] | Cell) -> None:
         """Untie; afterwards no exit signal of that link is seen."""
-        death.unlink(self.cell, _cell_of(other))
+        death.unlink(self.cell, cell_of(other))
 
     def monitor(self, other: ActorRef[Any] | Cell, token: object = None) -> MonitorRef:
         """Be told of the end of `other` by one `Down(token, reason)` in `on_signal`.
@@ -246,7 +247,7 @@ class Actor(pykka.Actor):
             other: whom to watch; if it has ended, `Down(token, NO_PROC)` comes
             token: what `Down` carries; None: the returned object itself
         """
-        return MonitorRef(_cell_of(other), self.cell, token)
+        return MonitorRef(cell_of(other), self.cell, token)
 
     # What the cell calls
 
@@ -256,7 +257,3 @@ class Actor(pykka.Actor):
 
     def _end(self, reason: ExitReason) -> None:
         death.die(self.cell, reason)
-
-
-def _cell_of(other: ActorRef[Any] | Cell) -> Inbox:
-    return other.cell if isinstance(other, ActorRef) else other

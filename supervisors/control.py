@@ -9,6 +9,7 @@ from pykka.messages import _ActorStop
 
 from supervisors.errors import NoProc
 from supervisors.future import Future
+from supervisors.given import cell_of, delay_of, reason_of
 from supervisors.inbox import SUSPENDED
 from supervisors.kill import shield
 from supervisors.mailbox import Order
@@ -46,7 +47,7 @@ def get_state(actor: ActorRef[Any], *, timeout: float | None = 5.0) -> dict[str,
 
 
 def _order(actor: ActorRef[Any], apply: Any, timeout: float | None) -> Any:
-    cell = actor.cell
+    cell = cell_of(actor)
     done: Future[Any] = Future(cell.scheduler, cell)
     if cell.stopped:
         raise NoProc(actor)
@@ -64,7 +65,7 @@ def drain(actor: ActorRef[Any], *, timeout: float | None = None) -> bool:
     Returns:
         False if it had ended, or was ending, before
     """
-    cell = actor.cell
+    cell = cell_of(actor)
     ended: Future[Any] = Future(cell.scheduler, cell)
     with shield():
         with cell.system.lock:
@@ -93,8 +94,8 @@ def exit_after(
     system: ActorSystem, delay: float, actor: ActorRef[Any], reason: ExitReason
 ) -> TimerRef:
     """Send an exit signal in `delay` seconds; `KILLED` kills. `cancel()` takes it back."""
-    cell = actor.cell
+    cell = cell_of(actor)
     with shield():
         return system.scheduler.timers.add(
-            delay, _Exit(system, cell), reason, owners=cell.timer_set()
+            delay_of(delay), _Exit(system, cell), reason_of(reason), owners=cell.timer_set()
         )

@@ -195,7 +195,7 @@ class MaxChildren(SupervisorsError):
 
 
 class InvalidSpec(SupervisorsError):
-    """A child specification or supervisor flag: `field` has a wrong `value`; `cure` helps."""
+    """A child specification, a flag or an argument: `field` has a wrong `value`; `cure` helps."""
 
     code = "invalid_spec"
 

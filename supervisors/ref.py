@@ -12,6 +12,7 @@ from supervisors.errors import ActorExit, CallingSelf, CallTimeout, Forked, Mail
 from supervisors.events import Event
 from supervisors.exits import NORMAL, Abnormal, ExitReason
 from supervisors.future import Future
+from supervisors.given import reason_of
 from supervisors.inbox import ENDED, Inbox, Name
 from supervisors.scheduler import here
 
@@ -238,7 +239,7 @@ class ActorRef(pykka.ActorRef[A]):
         worker = here.worker
         if block and worker is not None and worker.cell is self.cell:
             raise CallingSelf(f"{self} cannot wait for its own end: use self.exit()")
-        if join(self.cell, future, reason):
+        if join(self.cell, future, reason_of(reason)):
             self.cell.put_system(StopRequest(reason))
         return future.get(timeout=timeout) if block else future
 

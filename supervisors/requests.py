@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from supervisors.errors import CallingSelf
+from supervisors.given import cell_of
 from supervisors.inbox import RUNNING
 from supervisors.mailbox import Cell
+from supervisors.ref import ref_of
 from supervisors.scheduler import here
 
 if TYPE_CHECKING:
@@ -145,8 +147,12 @@ class ChildCounts(msgspec.Struct, frozen=True):
 
 
 def _ask(supervisor: ActorRef[Any], request: Request, timeout: float | None) -> Any:
-    _refuse_own_child(supervisor.cell, request)
-    return supervisor.ask(request, timeout=timeout)
+    _refuse_own_child(cell_of(supervisor), request)
+    return _question(supervisor, request, timeout)
+
+
+def _question(supervisor: ActorRef[Any], request: Request, timeout: float | None) -> Any:
+    return ref_of(cell_of(supervisor)).ask(request, timeout=timeout)
 
 
 def _refuse_own_child(cell: Inbox, request: Request) -> None:
@@ -242,17 +248,17 @@ def get_child_spec(
     Raises:
         NotFound: `supervisor` has no such child
     """
-    found: ChildSpec = supervisor.ask(GetChildSpec(child), timeout=timeout)
+    found: ChildSpec = _question(supervisor, GetChildSpec(child), timeout)
     return found
 
 
 def which_children(supervisor: ActorRef[Any], *, timeout: float | None = None) -> list[ChildInfo]:
     """Return the children of `supervisor`; answered also while it starts or ends children."""
-    found: list[ChildInfo] = supervisor.ask(WhichChildren(), timeout=timeout)
+    found: list[ChildInfo] = _question(supervisor, WhichChildren(), timeout)
     return found
 
 
 def count_children(supervisor: ActorRef[Any], *, timeout: float | None = None) -> ChildCounts:
     """Return how many children `supervisor` has, without asking them."""
-    found: ChildCounts = supervisor.ask(CountChildren(), timeout=timeout)
+    found: ChildCounts = _question(supervisor, CountChildren(), timeout)
     return found

@@ -24,6 +24,7 @@ from supervisors.events import Event, OnDeadLetter, OnEvent, log_event
 from supervisors.exits import KILLED, SHUTDOWN, Abnormal, Crashed, ExitReason
 from supervisors.fork import refuse, watch
 from supervisors.future import Future
+from supervisors.given import cell_of, delay_of, lane_of, name_of, reason_of
 from supervisors.inbox import ENDED, Book, Inbox, Name
 from supervisors.kill import shield
 from supervisors.limits import Closable, Limits
@@ -46,8 +47,6 @@ __all__ = ["ActorSystem", "Limits"]
 
 A = TypeVar("A", bound=pykka.Actor)
 T = TypeVar("T", bound="TaskActor")
-
-
 R = TypeVar("R", bound=Closable)
 
 
@@ -148,12 +147,12 @@ class ActorSystem:
             SystemStopped: the system was shut down
         """
         seconds = self.limits.start_timeout if timeout is None else timeout
+        other = None if link is None else cell_of(link)
         cell = self.make(actor_class, args, kwargs, name=name)
         started: Future[bool] = Future(self.scheduler)
         book = cell.pages()
         book.ack = started
-        if link is not None:
-            other = link.cell if isinstance(link, ActorRef) else link
+        if other is not None:
             book.ties += (partial(death.link, cell, other),)
         if monitor is not None:
             book.ties += (partial(death.monitor, cell, *monitor),)
@@ -208,9 +207,10 @@ class ActorSystem:
             AlreadyStarted: the name belongs to a living actor
             SystemStopped: the system was shut down
         """
+        other = None if link is None else cell_of(link)
         cell = self.make(actor_class, args, kwargs, name=name)
-        if link is not None:
-            death.link(cell, link.cell if isinstance(link, ActorRef) else link)
+        if other is not None:
+            death.link(cell, other)
         if monitor is not None:
             death.monitor(cell, *monitor)
         self.launch(cell)
@@ -229,7 +229,7 @@ class ActorSystem:
         if self._stopped:
             raise self._refusal(actor_class)
         kind: Any = actor_class
-        cell = Cell(self, actor_class, kind.lane, next(self._numbers))
+        cell = Cell(self, actor_class, lane_of(kind), next(self._numbers))
         cell.busy.acquire()  # so that messages to its name do not run it before it is launched
         cell.fresh = (args, kwargs)
         if parent is not None:  # it will need a book, and now nobody else can make one
@@ -247,7 +247,7 @@ class ActorSystem:
         if name is not None:
             cell.name = name
             if not isinstance(name, str):
-                name.claim(cell)
+                name_of(name).claim(cell)
             elif (holder := self._names.setdefault(name, cell)) is not cell:
                 raise AlreadyStarted(holder.ref, name)
         if cell.parent is None:
@@ -343,9 +343,9 @@ class ActorSystem:
         the actor traps exits; otherwise it ends for that reason, except that `NORMAL` from another
         does nothing. To stop a supervisor, or to wait for the end, use `ActorRef.stop`.
         """
-        cell = actor.cell if isinstance(actor, ActorRef) else actor
+        cell = cell_of(actor)
         with shield():
-            if reason == KILLED:
+            if reason_of(reason) == KILLED:
                 death.kill(cell, self.limits.kill_grace)
                 return
             worker = here.worker
@@ -355,7 +355,7 @@ class ActorSystem:
     def monitor_from_outside(self, actor: ActorRef[Any] | Cell) -> Future[ExitReason]:
         """Return a future of the reason for which the actor ends."""
         future: Future[ExitReason] = self.future()
-        cell = actor.cell if isinstance(actor, ActorRef) else actor
+        cell = cell_of(actor)
         with shield():
             death.monitor(cell, future, None)
         return future
@@ -388,10 +388,10 @@ class ActorSystem:
         message: object,
         every: float | None,
     ) -> TimerRef:
-        cell = target.cell if isinstance(target, ActorRef) else target
+        cell = cell_of(target)
         with shield():
             timer = self.scheduler.timers.add(
-                delay, cell, message, every=every, owners=cell.timer_set()
+                delay_of(delay), cell, message, every=every, owners=cell.timer_set()
             )
             if cell.phase == ENDED:
                 timer.cancel()
