@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from beamweaver.runtime.bodies import KILL_GRACE
 from beamweaver.runtime.node import run_async
 from supervisors import KILLED, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["LoopTask", "LoopWorker"]
 
 _BLOCKS_SECONDS = 0.1
-_JOIN_SECONDS = 2.0
+_REST_SECONDS = 0.25
+_JOIN_SECONDS = KILL_GRACE + 4 * _REST_SECONDS
 
 
 class LoopTask:
@@ -38,7 +40,7 @@ class LoopTask:
 
     __slots__ = (
         "_body",
-        "_claim",
+        "_claims",
         "_context",
         "_covers",
         "_ended",
@@ -70,7 +72,8 @@ class LoopTask:
         self._owner = owner
         self._token = token
         self._context: Context | None = context
-        self._claim = [True]
+        self._claims: list[tuple[bool, object]] = []
+        """Whether it was killed, by each who would decide its outcome: the first one does."""
         self._ended = [True]
         self._task: asyncio.Task[Any] | None = None
         self._grace: TimerRef | None = None
@@ -82,22 +85,24 @@ class LoopTask:
     @property
     def live(self) -> bool:
         """Whether its outcome is still open: what a killed body still does must be refused."""
-        return bool(self._claim)
+        return not self._claims
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the coroutine; on the loop's own thread."""
-        if not self._claim:
+        if self._claims:
             self._tell_ended(abandoned=False)
             return
         context, self._context = self._context, None
         assert context is not None, "a coroutine begins once"
         watched = _Watched(self._body, self, self._name, self._hub)
         self._task = context.run(loop.create_task, watched.run())
+        self._worker.bodies.add(self)
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
+        self._worker.bodies.discard(self)
         self._task = None  # the two, and the context above, would keep each other alive
-        if not self._take():
+        if not self._take(killed=False):
             if not task.cancelled():
                 task.exception()  # seen: a killed body's error is nobody's
             self._tell_ended(abandoned=False)
@@ -113,12 +118,10 @@ class LoopTask:
             else:
                 self._owner.put(TaskDone(self._token, task.result()))
 
-    def _take(self) -> bool:
-        try:
-            self._claim.pop()
-        except IndexError:
-            return False
-        return True
+    def _take(self, *, killed: bool) -> bool:
+        mine = (killed, object())
+        self._claims.append(mine)
+        return self._claims[0] is mine
 
     def _tell_ended(self, *, abandoned: bool) -> None:
         try:
@@ -135,7 +138,7 @@ class LoopTask:
         Args:
             grace: Seconds after which it is given up, should it swallow the cancellation.
         """
-        if not self._take():
+        if not self._take(killed=True):
             return False
         self._owner.put_system(Down(self._token, KILLED))
         self._worker.post(self._cancel)
@@ -148,7 +151,8 @@ class LoopTask:
         """Kill it for a new owner, who hears of its end; False if it has ended."""
         self._owner = owner
         self.kill(grace)
-        return bool(self._ended)
+        killed, _ = self._claims[0]
+        return killed and bool(self._ended)
 
     def tell(self, message: object) -> None:
         """Send a message to the actor of the thread, from the coroutine."""
@@ -159,6 +163,12 @@ class LoopTask:
             self._late = True
         elif self._task is not None:
             self._task.cancel()
+
+    def stop(self, loop: asyncio.AbstractEventLoop) -> asyncio.Task[Any] | None:
+        """End it with its loop; one that was killed ends already."""
+        if self.live:
+            self._cancel(loop)
+        return self._task
 
     @contextlib.contextmanager
     def shield(self) -> Iterator[None]:
@@ -247,6 +257,9 @@ class LoopWorker:
         self._queue: deque[Callable[[asyncio.AbstractEventLoop], None]] = deque()
         self._busy = threading.Lock()
         self._stopping = False
+        self.bodies: set[LoopTask] = set()
+        """Those that have begun and not ended; the loop's own thread changes them."""
+        self._winding: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         if self.owned:
             self._thread = threading.Thread(
@@ -326,23 +339,45 @@ class LoopWorker:
             return False
 
     def stop(self) -> None:
-        """Cancel all that runs on an owned loop and end its worker."""
+        """Let what was killed come to its end, within its grace; then end an owned loop and what is on it."""
         self._stopping = True
-        if not self.owned or self._thread is None:
-            return
         thread, self._thread = self._thread, None
+        if thread is None if self.owned else not self.bodies:
+            return
+        ended = threading.Event()
         try:
-            self.loop.call_soon_threadsafe(self._cancel_all)
+            self.loop.call_soon_threadsafe(self._wind_up, ended)
         except RuntimeError:
             return
-        thread.join(_JOIN_SECONDS)
+        if thread is None:
+            ended.wait(_JOIN_SECONDS)
+        else:
+            thread.join(_JOIN_SECONDS)
 
-    def _cancel_all(self) -> None:
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
+    def _wind_up(self, ended: threading.Event) -> None:
+        self._winding = self.loop.create_task(self._end(ended))
+
+    async def _end(self, ended: threading.Event) -> None:
+        try:
+            bodies = [task for body in self.bodies if (task := body.stop(self.loop)) is not None]
+            if bodies:
+                await asyncio.wait(bodies, timeout=KILL_GRACE)
+            if self.owned:
+                await self._clean_up()
+        finally:
+            ended.set()
+            if self.owned:
+                self.loop.stop()
+
+    async def _clean_up(self) -> None:
+        """End what nodes have left on the loop, as `asyncio.run` does."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
             task.cancel()
-        # Two rounds: the cancellations are delivered, then what they woke ends.
-        self.loop.call_soon(self.loop.call_soon, self.loop.stop)
+        if left:
+            await asyncio.wait(left, timeout=_REST_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.loop.shutdown_asyncgens(), _REST_SECONDS)
 
 
 def _gives_up(error: BaseException) -> bool:

@@ -199,6 +199,24 @@ class TestCalls:
 
         assert asyncio.run(main()) == ("yes", "complete")
 
+    def test_a_generator_that_a_node_left_open_is_closed_with_the_loop(self, store):
+        left, closed = [], []
+
+        async def numbers():
+            try:
+                yield 1
+                yield 2
+            finally:
+                await asyncio.sleep(0)
+                closed.append(1)
+
+        async def first(state):
+            left.append(numbers())
+            return {"n": await anext(left[0])}
+
+        ask(store, one(first))
+        assert closed == [1]
+
     def test_a_caller_that_goes_away_cancels_its_run(self, store):
         started = threading.Event()
 
