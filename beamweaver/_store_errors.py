@@ -93,7 +93,9 @@ class StoreFull(StoreError):
 
 
 class StoreBroken(StoreError):
-    """A disk sync failed: what is on the disk is unknown. The runtime ends; it is never retried."""
+    """What is on the disk is unknown, as a sync failed, or a full disk refused the page that names the newest
+    commit. The runtime ends; it is never retried.
+    """
 
     code = "store_broken"
 

@@ -60,7 +60,7 @@ BeamWeaverError
 │   ├── StoreDiffers        graph and runtime are bound to different stores
 │   ├── StoreOptionsDiffer  one path, two sets of options
 │   ├── StoreFull
-│   ├── StoreBroken         a failed sync: the runtime ends
+│   ├── StoreBroken         what the disk holds is unknown: the runtime ends
 │   └── CorruptRecord
 ├── AskTimeout              ask(timeout=) ran out; the run goes on
 ├── RuntimeStopped          the runtime ended while the call waited; the run is kept

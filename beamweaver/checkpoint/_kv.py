@@ -55,7 +55,7 @@ class Txn(Protocol):
 
         Raises:
             StoreFull: There was no room; nothing was written.
-            StoreBroken: The sync failed.
+            StoreBroken: It is unknown whether it is in the store; so after a failed sync.
         """
 
     def abort(self) -> None:

@@ -63,6 +63,8 @@ class LmdbKv:
             max_dbs=0,
         )
         self._writes = 0
+        self._ended: StoreBroken | None = None
+        """Why LMDB ended the environment, where a full disk made it."""
         self._file = _number(path)
         self._see_whole()
         if not readonly:
@@ -161,6 +163,8 @@ class LmdbKv:
             if reason is not None:
                 return self._full(reason)
             return self.broken(error)
+        if isinstance(error, lmdb.PanicError) and self._ended is not None:
+            return StoreBroken(self._ended.message, **self._ended.ids)
         if isinstance(error, (lmdb.PanicError, lmdb.CorruptedError, lmdb.PageNotFoundError)):
             return self.broken(error)
         return StoreError(f"store {str(self.path)!r} refused it: {error}", path=str(self.path))
@@ -179,6 +183,26 @@ class LmdbKv:
             "unknown. Check the disk, then start again: the store opens at its last complete commit",
             path=str(self.path),
         )
+
+    def refused(self, full: StoreFull) -> StoreError:
+        """The error of a commit that a full disk refused, after which LMDB may have ended the environment.
+
+        It does if the page that names the newest transaction was refused. The disk may have that page all the
+        same, so nobody can tell whether the commit is in the store, and no other may be built on it.
+        """
+        try:
+            self._env.begin().abort()
+        except lmdb.PanicError:
+            self._ended = StoreBroken(
+                f"store {str(self.path)!r}: the disk is full and refused the page that names the newest "
+                "commit, so whether that is in the store is unknown. Make room on the disk, then start "
+                "again: the store opens at its last complete commit",
+                path=str(self.path),
+            )
+            return self._ended
+        except lmdb.Error:  # it says nothing of the disk
+            pass
+        return full
 
     def _probe(self) -> str | None:
         """Why the disk takes no more, or None if it does."""
@@ -287,7 +311,9 @@ class LmdbTxn:
             self._txn.commit()
         except lmdb.Error as error:
             explained = self._kv.explain(error)
-            if isinstance(explained, (StoreFull, StoreBroken)):
+            if isinstance(explained, StoreFull):
+                raise self._kv.refused(explained) from error
+            if isinstance(explained, StoreBroken):
                 raise explained from error
             raise self._kv.broken(error) from error
 

@@ -195,12 +195,12 @@ class Shared:
             self._holder, self._since = holder, me.since
             try:
                 self._check_place()  # the lock is in the folder, the epoch in the file
-            except StoreUnavailable:
+                with contextlib.suppress(StoreFull):  # the next owner tries it again
+                    finish_jobs(self.writer, epoch)
+                    upgrade(self.writer, epoch)
+            except StoreError:
                 self.release(holder)
                 raise
-            with contextlib.suppress(StoreFull):  # the next owner tries it again
-                finish_jobs(self.writer, epoch)
-                upgrade(self.writer, epoch)
             return epoch
 
     def _wrest(self, me: Owner, other: Owner, seconds: float) -> int:

@@ -132,7 +132,7 @@ class Checkpointer(abc.ABC):
 
         Raises:
             OwnershipLost: The store's epoch is another; nothing was written.
-            StoreBroken: A sync failed; never call again.
+            StoreBroken: A sync failed, or it is unknown what the disk holds; never call again.
             StoreFull: There is no room; nothing was written.
         """
 

@@ -7,12 +7,12 @@ import shutil
 
 from beamweaver.checkpoint.verify import verify
 from beamweaver.errors import StoreError
-from tests.checkpoint.cuts import DURABLE_WRITE, LINK, MARK, WRITE, judge, now_or_next, read_log
+from tests.checkpoint.cuts import LINK, MARK, judge, now_or_next, read_log
 from tests.checkpoint.full_store import pairs_of
 from tests.checkpoint.operations import OPERATIONS, copy_of, filled
 from tests.checkpoint.workload import digest
 
-_PAGES = 2 * 4096
+PAGES = 2 * 4096
 """The two pages at the start of a file that tell which transaction is the newest."""
 _ERRORS = (errno.EIO, errno.ENOSPC)
 
@@ -27,6 +27,7 @@ class Anomaly:
 
     Attributes:
         calls: What an undisturbed run does: kind, offset, bytes of each call.
+        errors: What the last call that was made to fail raised, and then the one that was made again.
     """
 
     def __init__(self, bench, name, survives):
@@ -44,10 +45,11 @@ class Anomaly:
     def fail(self, nth, **fault):
         """Let a call fail, and all that follow if `for_ever`; a text if something is wrong then."""
         answer = self._run(states=True, again=not fault["for_ever"], fail=nth, **fault)
+        self.errors = answer["errors"]
         what = f"{self._name}, {self._survives}, call {nth} of {len(self.calls)}, {fault}"
         if answer["signal"] or answer["code"] not in (0, 3):
             return f"{what}: {answer}"
-        wrong = "" if fault["for_ever"] else self._went_on(nth, answer["errors"])
+        wrong = "" if fault["for_ever"] else self._went_on(answer["errors"])
         wrong = wrong or self._judge(answer)
         return wrong and f"{what}, {answer['errors']}: {wrong}"
 
@@ -70,17 +72,14 @@ class Anomaly:
         shutil.copytree(self._whole, self._bench.place() / "s")
         return self._bench.ask(0, operation=self._name, survives=self._survives, **request)
 
-    def _went_on(self, nth, errors):
+    def _went_on(self, errors):
         """A store that was full takes the call when there is room; a broken one takes none any more."""
         first, *again = errors or [""]
         if first == "store_broken":
             return "" if again == [first] else f"a broken store went on: {again}"
         if first != "store_full" or not again:
             return ""
-        # LMDB ends itself when a page that tells the newest transaction finds no room.
-        kind, offset, _ = self.calls[nth - 1]
-        ended = kind in (WRITE, DURABLE_WRITE) and offset < _PAGES and again == ["store_broken"]
-        return "" if ended else f"a full store did not go on: {again}"
+        return f"a full store did not go on: {again}"
 
     def _copied(self):
         """A copy that was begun is whole, or says that it is not."""
