@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from _thread import start_new_thread
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from beamweaver.checkpoint.codec import Codec
@@ -298,18 +298,21 @@ class Core:
             if self._closed:
                 return
             self._closed = True
-        if self._failure is None and self._root is not None:
-            self.drain(0.0)
         error = RuntimeStopped("the runtime was closed")
         if self._failure is not None:
             error = RuntimeStopped(f"the runtime failed: {self._failure.message}")
             error.__cause__ = self._failure
-        self._stop_tree()
-        self.hub.kill_bodies()
-        self.system.shutdown(_CUT_GRACE)
-        self.hub.waiters.stop(error)
-        self.hub.edits.stop(error)
-        self.store.release()
+        with (
+            ExitStack() as steps
+        ):  # the last one first; a Ctrl-C ends the one that waits, not the others
+            steps.callback(self.store.release)
+            steps.callback(self.hub.edits.stop, error)
+            steps.callback(self.hub.waiters.stop, error)
+            steps.callback(self.system.shutdown, _CUT_GRACE)
+            steps.callback(self.hub.kill_bodies)
+            steps.callback(self._stop_tree)
+            if self._failure is None and self._root is not None:
+                self.drain(0.0)
 
     def close_soon(self) -> None:
         """Close on a worker of its own: the garbage collector may call, in the middle of anything."""

@@ -75,6 +75,20 @@ class TestTwoOwners:
             _ = 1 / 0
         assert answer(try_to_own, disk.path) == "owner"
 
+    @pytest.mark.parametrize("step", ["drain", "_stop_tree"])
+    def test_the_store_is_free_after_a_ctrl_c_in_the_end(self, disk, monkeypatch, step):
+        runtime = Runtime(disk.open()).start()
+        ending = getattr(runtime._core, step)
+
+        def interrupted(*given):
+            ending(*given)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(runtime._core, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            runtime.close()
+        Runtime(disk.open()).start().close()
+
     def test_other_options_for_an_open_store_differ(self, disk):
         with Runtime(disk.open()), pytest.raises(StoreOptionsDiffer):
             LMDBCheckpointer(disk.path, survives="power-loss").acquire()
