@@ -11,7 +11,15 @@ from beamweaver.checkpoint.records import Commit, Record
 from beamweaver.engine.answers import interrupts_of
 from beamweaver.engine.breakpoints import breakpoints_of, breaks_of
 from beamweaver.engine.calls import CallKind
-from beamweaver.engine.effects import Admitted, DropTimer, Noted, Publish, Reply, WriteCommit
+from beamweaver.engine.effects import (
+    Admitted,
+    DropTimer,
+    LogFailure,
+    Noted,
+    Publish,
+    Reply,
+    WriteCommit,
+)
 from beamweaver.engine.failures import error_of
 from beamweaver.engine.ids import checkpoint_id
 from beamweaver.engine.merge import head_values, with_initial
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.merge import Merged
     from beamweaver.engine.plan import Routes
     from beamweaver.engine.state import RunState
-    from beamweaver.errors import GraphChanged
+    from beamweaver.errors import GraphChanged, RunFailed
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.types import Failure, Interrupt, Outcome
 
@@ -306,6 +314,9 @@ class Core:
                     status=str(self.state.status),
                 )
             )
+        error = self.error()
+        if error is not None:
+            self._effects.append(LogFailure(error, [*self.attached, *self.queue]))
         for call in self.attached:
             self.report(call)
         self.attached = []
@@ -350,7 +361,7 @@ class Core:
             for question in interrupts_of(self.state, task)
         )
 
-    def error(self) -> Exception | None:
+    def error(self) -> RunFailed | None:
         """Why the run failed, as its callers hear it; None if it did not."""
         if self.state.status != "failed":
             return None

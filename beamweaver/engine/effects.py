@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.plan import Exit
     from beamweaver.engine.state import Question, Task
+    from beamweaver.errors import RunFailed
     from beamweaver.events import Event
     from beamweaver.graph.compiled import NodeSpec
     from beamweaver.types import Failure, Outcome
@@ -29,6 +30,7 @@ __all__ = [
     "CancelTransition",
     "DropTimer",
     "Effect",
+    "LogFailure",
     "Noted",
     "Publish",
     "Reply",
@@ -287,6 +289,16 @@ class ReplyRecorded:
         self.number = number
 
 
+class LogFailure:
+    """The run failed, durably: say it in the log, unless one of `calls` has a caller who hears it."""
+
+    __slots__ = ("calls", "error")
+
+    def __init__(self, error: RunFailed, calls: list[Call]) -> None:
+        self.error = error
+        self.calls = calls
+
+
 class Publish:
     """Tell an event to those who listen."""
 
@@ -310,5 +322,6 @@ Effect: TypeAlias = (
     | Admitted
     | Reply
     | ReplyRecorded
+    | LogFailure
     | Publish
 )

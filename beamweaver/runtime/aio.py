@@ -64,9 +64,8 @@ async def on_its_own(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) ->
 
 async def entered(start: Callable[[], object], leave: Callable[[], object]) -> None:
     """Start something aside; what has started for one who went away meanwhile is left again."""
-    open_ = [
-        True
-    ]  # taken by whoever is first: the start that has ended, or the caller that goes away
+    # Taken by whoever is first: the start that has ended, or the caller that goes away.
+    open_ = [True]
 
     def taken() -> bool:
         try:

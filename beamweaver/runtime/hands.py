@@ -80,6 +80,7 @@ class Hands(Actor):
             fx.Admitted: self._admitted,
             fx.Reply: self._reply,
             fx.ReplyRecorded: self._reply_recorded,
+            fx.LogFailure: self._log_failure,
             fx.Publish: self._publish,
         }
 
@@ -340,6 +341,20 @@ class Hands(Actor):
                 run_id=effect.call.run_id,
             )
         self._hub.waiters.answer(self.thread_id, effect.call, Answer(outcome, error))
+
+    def _log_failure(self, effect: fx.LogFailure) -> None:
+        knows = self._hub.waiters.knows
+        if self._bodies.heirs or any(knows(self.thread_id, call) for call in effect.calls):
+            return  # a successor says it, or a caller hears it
+        error, cause = effect.error, effect.error.__cause__
+        self._hub.log.error(
+            "run_failed",
+            thread_id=self.thread_id,
+            run_id=error.run_id,
+            code=error.code,
+            error=error.message,
+            exc_info=None if cause is None or cause.__traceback__ is None else cause,
+        )
 
     def _publish(self, effect: fx.Publish) -> None:
         if not self._bodies.heirs:  # else a successor has told of what came after

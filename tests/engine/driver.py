@@ -103,6 +103,7 @@ class Driver:
         self.effects: list[Any] = []
         self.events: list[Any] = []
         self.replies: dict[str, fx.Reply] = {}
+        self.failed: list[Exception] = []
         self.reply_counts: Counter[str] = Counter()
         self.admitted: list[tuple[str, str]] = []
         self.calls: list[Call] = []
@@ -410,6 +411,8 @@ class Driver:
                 self._answered(effect)
             case fx.ReplyRecorded():
                 self._answered(fx.Reply(effect.call, *recorded(self, effect)))
+            case fx.LogFailure():
+                self.failed.append(effect.error)
             case fx.Noted() if isinstance(effect.token, Calling):
                 self.actions.append(("called", effect.token))
             case fx.Noted():
@@ -419,8 +422,6 @@ class Driver:
                 told = self.machine.runs_ahead or getattr(effect.event, "namespace", ())
                 if type(effect.event) is TaskAcknowledged and told:
                     self.finished.add(effect.event.task_id)
-            case fx.CancelTransition():
-                pass
 
     def _answered(self, reply: fx.Reply) -> None:
         self.replies[reply.call.id] = reply

@@ -51,6 +51,12 @@ def told_of(told, edges="", **nodes):
     return Driver(graph(edges, options=options, **nodes))
 
 
+def test_who_may_hear_of_a_failed_run_is_said_with_its_failure():
+    driver = Driver(graph("^>a", a=boom))
+    error = driver.fails({})
+    assert [str(failed) for failed in driver.failed] == [str(error)]
+
+
 def test_it_is_told_all_failures_before_the_caller():
     told = Told()
     driver = told_of(told, a=boom, b=None, c=fails_once("c", KeyError))
