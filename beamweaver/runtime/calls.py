@@ -99,9 +99,15 @@ class GraphCalls:
             return memo
         if not self._steps.body.live:
             raise GivenUp
+        begun: Pending | None = self._steps.under_way.get(ident)
+        if begun is not None:  # its caller was cut off, and the graph went on
+            if begun.digest != prepared.digest:
+                raise changed_call(node, graph.name, inner_key(*ident))
+            return begun
         with told(placed, node=node):
             start = start_of(graph, prepared)
         pending = Pending(graph, ident, prepared.digest, start, hub.system.future())
+        self._steps.under_way[ident] = pending
         self._steps.body.tell(msg.Call(self._steps.attempt, pending))
         return pending
 
@@ -109,6 +115,7 @@ class GraphCalls:
         """What the call returns, or how the body ends."""
         end = pending if isinstance(pending, Memo) else pending.end
         if isinstance(pending, Pending):
+            self._steps.under_way.pop(ident, None)
             if pending.given_up:
                 raise GivenUp
             if end is None:

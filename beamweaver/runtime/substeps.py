@@ -47,7 +47,17 @@ class SubSteps:
     attempt: a call that raised gives its number back, so that a loop that tries again finds its result.
     """
 
-    __slots__ = ("_bytes", "_counts", "_frame", "_known", "_open", "attempt", "body", "unawaited")
+    __slots__ = (
+        "_bytes",
+        "_counts",
+        "_frame",
+        "_known",
+        "_open",
+        "attempt",
+        "body",
+        "unawaited",
+        "under_way",
+    )
 
     def __init__(self, frame: Frame, attempt: Attempt, body: Body) -> None:
         self._frame = frame
@@ -57,6 +67,11 @@ class SubSteps:
         self._bytes = sum(len(memo.value) for memo in self._known.values())
         self._counts: dict[tuple[Kind, str], int] = {}
         self._open: dict[tuple[Kind, str, str | None], object] = {}
+        self.under_way: dict[Ident, Any] = {}
+        """What the thread's actor was told, as long as no caller has heard the end of it: a note, or a call.
+
+        A caller may be cut off (`asyncio.timeout`) and make the same call again, which hears it then.
+        """
         self.unawaited = Unawaited()
 
     # The two ways to run one --------------------------------------------------------------------
@@ -89,18 +104,34 @@ class SubSteps:
     async def _run_async(
         self, name: str, key: str | None, fn: Callable[..., Any], args: tuple[Any, ...]
     ) -> Any:
-        with Opened(self, name, key) as ident:
+        with Opened(self, name, key) as begun:
             digest = self._digest(name, args)
+            ident = self._after_cut_off(name, begun, digest)
             memo = self._recorded(ident, digest)
             if memo is None:
-                with _Inside(name):
-                    value = fn(*args)
-                    if inspect.isawaitable(value):
-                        value = await value
-                memo, kept = self._note(ident, digest, value)
+                note = self.under_way.get(ident)
+                if note is None:
+                    with _Inside(name):
+                        value = fn(*args)
+                        if inspect.isawaitable(value):
+                            value = await value
+                    note = self._note(ident, digest, value)
+                memo, kept = note
                 await kept
                 self.keep(ident, memo)
         return self._value(memo)
+
+    def _after_cut_off(self, name: str, ident: Ident, digest: bytes) -> Ident:
+        """The identity of a sub-step, where the one before may have ended well and nobody heard of it.
+
+        With the same arguments it is that one; with others it comes after it, as when the node runs again.
+        """
+        note = self.under_way.get(ident)
+        scoped, number, key = ident
+        if note is None or note[0].digest == digest or key is not None:
+            return ident
+        self._counts["step", name] = number + 1
+        return scoped, number + 1, None
 
     def _cannot_await(self, name: str) -> NoReturn:
         raise InvalidCall(
@@ -163,7 +194,7 @@ class SubSteps:
             InvalidCall: It did not, and the task has too many memos for another one.
         """
         memo = self._known.get(ident)
-        if memo is None:
+        if memo is None and ident not in self.under_way:
             self._check_room(ident[0], 0)
         return memo
 
@@ -175,7 +206,8 @@ class SubSteps:
             InvalidCall: The task has too many memos for another one.
         """
         memo = self.recorded(ident)
-        if memo is None or memo.digest == digest:
+        known = memo or self.under_way.get(ident, (None,))[0]
+        if known is None or known.digest == digest:
             return memo
         name, ordinal, key = ident
         which = f"key {key!r}" if key is not None else f"number {ordinal + 1}"
@@ -189,9 +221,10 @@ class SubSteps:
 
     def _check_room(self, name: str, more: int) -> None:
         limits = self._frame.hub.limits
-        if len(self._known) >= limits.memos_a_task:
+        known = len(self._known) + len(self.under_way)
+        if known >= limits.memos_a_task:
             raise InvalidCall(
-                f"node {self._node!r}, step {name!r}: the task has {len(self._known)} results of steps, "
+                f"node {self._node!r}, step {name!r}: the task has {known} results of steps, "
                 "which is limits.memos_a_task; split the node, or raise the limit"
             )
         if self._bytes + more > limits.memo_bytes_a_task:
@@ -220,12 +253,14 @@ class SubSteps:
             raise GivenUp
         memo = Memo(self.attempt.position, name, ordinal, key, digest, data)
         kept = hub.system.future()
+        self.under_way[ident] = memo, kept
         self.body.tell(msg.Note(self.attempt, memo, kept))
         return memo, kept
 
     def keep(self, ident: Ident, memo: Memo) -> None:
         """A memo is in the store."""
         self._known[ident] = memo
+        self.under_way.pop(ident, None)
         self._bytes += len(memo.value)
         hub = self._frame.hub
         if hub.fault is not None:
