@@ -378,6 +378,14 @@ class Supervisor(Family):
             raise NotFound(child_id)
         return child
 
+    def _get_stopped(self, child_id: Any) -> Child:
+        child = self._get_by_id(child_id)
+        if child.restarting is not None:
+            raise Restarting(child.id)
+        if child.run is not None:
+            raise Running(child.id)
+        return child
+
     def _manage(self, request: Request, answer: Answer) -> None:
         operation: Operation
         if type(request) is StartChild:
@@ -425,11 +433,7 @@ class Supervisor(Family):
             answer.set(run.cell.ref)
 
     def _restart_child(self, key: Any, answer: Answer) -> Operation:
-        child = self._get_by_id(key)
-        if child.restarting is not None:
-            raise Restarting(child.id)
-        if child.run is not None:
-            raise Running(child.id)
+        child = self._get_stopped(key)
         yield from self._bring_up(child)
         self._answer_start(child, answer, keep=True)
 
@@ -441,11 +445,7 @@ class Supervisor(Family):
         answer.set(None)
 
     def _delete_child(self, key: Any, answer: Answer) -> Operation:
-        child = self._get_by_id(key)
-        if child.restarting is not None:
-            raise Restarting(child.id)
-        if child.run is not None:
-            raise Running(child.id)
+        child = self._get_stopped(key)
         del self._children[child.id]
         answer.set(None)
         yield from ()

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from beamweaver.graph._text import described, node_text
+from beamweaver.graph._unawaited import unawaited
 from beamweaver.types import END
 
 if TYPE_CHECKING:
@@ -65,10 +66,7 @@ def judge_guard(guard: Guard, returned: object) -> bool:
     if returned is True or returned is False:
         return returned
     hint = ""
-    if hasattr(returned, "__await__"):
-        close = getattr(returned, "close", None)
-        if close is not None:
-            close()  # nobody will await it; Python would warn at a later, unrelated place
+    if unawaited(returned):
         hint = ". It is a coroutine: give the async function itself as when="
     raise TypeError(
         f"the {guard_text(guard)} returned {described(returned)}; expected True or False{hint}"

@@ -13,6 +13,7 @@ import msgspec
 
 from beamweaver.errors import InvalidUpdate, UnknownChannel, UnknownTarget
 from beamweaver.graph._text import described, giver, listed, nearest, node_text, shown
+from beamweaver.graph._unawaited import unawaited
 from beamweaver.graph.channels import Channel
 from beamweaver.types import END, PARENT, Command, Overwrite, Send, timeouts
 
@@ -351,10 +352,7 @@ class _Collector:
         hint = ""
         if isinstance(part, str) and (part in self.graph.nodes or part == END):
             hint = f" To go to {part!r} next, return Command(goto={part!r})."
-        elif hasattr(part, "__await__"):
-            close = getattr(part, "close", None)
-            if close is not None:
-                close()  # nobody will await it; Python would warn at a later, unrelated place
+        elif unawaited(part):
             hint = " It is a coroutine: write the node with async def and await it there."
         raise InvalidUpdate(
             f"node {self.node!r} returned {described(part)}{where}, which is no update.{hint}"

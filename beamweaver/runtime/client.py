@@ -14,12 +14,10 @@ from beamweaver.runtime.answers import goes_on
 from beamweaver.runtime.core import Core
 from beamweaver.runtime.correspondence import Reader, Sender, Sent, head_row, of_head
 from beamweaver.runtime.env import GraphCodec
-from beamweaver.runtime.keys import give_key
 from beamweaver.runtime.letters import NoLetter, letter_of, open_letter, seal
 from beamweaver.runtime.reading import ReadEnv
-from beamweaver.runtime.requests import Release, Update, make_call
+from beamweaver.runtime.requests import Release, Update
 from beamweaver.runtime.spool import Spool
-from beamweaver.runtime.waiters import Waiting
 from supervisors import ChildSpec
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.requests import Message
     from beamweaver.runtime.spool import Found
-    from beamweaver.runtime.waiters import Answer
+    from beamweaver.runtime.waiters import Answer, Waiting
 
 __all__ = ["Client", "await_store", "check_shared"]
 
@@ -68,18 +66,9 @@ class Client(Core):
             ChildSpec("reader", Reader, args=(self.hub, self.spool, self.sent)),
         ]
 
-    def submit(
-        self,
-        graph: CompiledGraph,
-        thread_id: str,
-        message: Message,
-        *,
-        waits: bool,
-        key: str | None = None,
-    ) -> Waiting:
-        """Judge a call as far as that needs no thread, and have it sent."""
-        hub = self.hub
-        self.check_process()
+    def _judge(self, graph: CompiledGraph, thread_id: str, message: Message, *, waits: bool) -> Any:
+        """Refuse what only the owner can do."""
+        del graph, thread_id, waits
         if isinstance(message, Update | Release):
             self.check_owner("release" if isinstance(message, Release) else "update_state")
         if getattr(message, "context", UNSET) is not UNSET:
@@ -87,21 +76,20 @@ class Client(Core):
                 "context= is never stored, so it cannot reach the owner of the store; have the owner open "
                 "Runtime(contexts={name: …})"
             )
-        call = make_call(hub, graph, message, waits=waits)
-        if key is None:
-            call.key_digest = b""
-        else:
-            give_key(call, key, hub.codec, hub.limits)
+        return UNSET
+
+    def _enter(self, graph: CompiledGraph, thread_id: str, waiting: Waiting) -> None:
+        """Have a call sent."""
+        hub, call, receipt = self.hub, waiting.call, waiting.receipt
+        if call.key:
             _name_by_key(call, thread_id)
         env = ReadEnv(hub.codec, GraphCodec(hub.codec, graph))
         data = seal(letter_of(call, thread_id, self._now_us(), env))
-        receipt = None if waits else self.system.future()
-        waiting = Waiting(call, self.system.future(), receipt)
-        if call.kind is CallKind.CANCEL and waits:
+        if call.kind is CallKind.CANCEL and call.waits:
             answer = self._at_rest(thread_id, call)
             if answer is not None:
                 waiting.done.offer(answer)
-                return waiting
+                return
         sent = Sent(thread_id, waiting, call.first_id or call.id, data)
         hub.waiters.add(thread_id, waiting)
         self.sent[call.id] = sent
@@ -110,7 +98,6 @@ class Client(Core):
             receipt.add_done_callback(lambda _done: self._forget(call, sent))
         assert hub.writer is not None, "the sender starts with the client"
         hub.writer.put(sent)
-        return waiting
 
     def _at_rest(self, thread_id: str, call: Call) -> Answer | None:
         """How a thread stands that does not run, and that no message waits for: a cancel leaves it so."""

@@ -165,7 +165,7 @@ class Core:
         waits: bool,
         key: str | None = None,
     ) -> Waiting:
-        """Judge a call, keep it, and wake its thread.
+        """Judge a call and see that its thread gets it.
 
         Args:
             graph: The caller's graph.
@@ -179,6 +179,19 @@ class Core:
         """
         hub = self.hub
         self.check_process()
+        given = self._judge(graph, thread_id, message, waits=waits)
+        call = make_call(hub, graph, message, waits=waits)
+        if key is not None:
+            give_key(call, key, hub.codec, hub.limits)
+        receipt = None if waits else self.system.future()
+        waiting = Waiting(call, self.system.future(), receipt)
+        waiting.given = given
+        self._enter(graph, thread_id, waiting)
+        return waiting
+
+    def _judge(self, graph: CompiledGraph, thread_id: str, message: Message, *, waits: bool) -> Any:
+        """Refuse what is not to be taken now; the context that the call brings, UNSET if it brings none."""
+        hub = self.hub
         if waits and hub.draining and not self._closed:
             raise Draining("the runtime drains and takes no new calls; tell() is still kept")
         reason = hub.quarantined.get(thread_id)
@@ -186,20 +199,18 @@ class Core:
             raise Quarantined(
                 f"thread {thread_id!r} is quarantined: {reason}", thread_id=thread_id, reason=reason
             )
-        given = context_of_call(hub, graph, message)
-        call = make_call(hub, graph, message, waits=waits)
-        if key is not None:
-            give_key(call, key, hub.codec, hub.limits)
-        receipt = None if waits else self.system.future()
+        return context_of_call(hub, graph, message)
+
+    def _enter(self, _graph: CompiledGraph, thread_id: str, waiting: Waiting) -> None:
+        """Keep a call, and wake its thread."""
         node = self.calling_node()
-        asker = node.thread_id if node is not None and waits else None
-        waiting = Waiting(call, self.system.future(), receipt, asker, nested=node is not None)
-        waiting.given = given
-        if not hub.waiters.add(thread_id, waiting):
+        if node is not None:
+            waiting.nested = True
+            waiting.by = node.thread_id if waiting.call.waits else None
+        if not self.hub.waiters.add(thread_id, waiting):
             assert node is not None, "only a node can wait for itself"
             raise _calling_self(node, thread_id)
-        hub.ensure(thread_id)
-        return waiting
+        self.hub.ensure(thread_id)
 
     @property
     def forked(self) -> bool:

@@ -10,7 +10,12 @@ from beamweaver.engine.ids import name_in
 from beamweaver.engine.kept import place_at, unpacked
 from beamweaver.engine.state import InnerState
 from beamweaver.runtime.namespaces import graphs_at
-from beamweaver.runtime.reading import values_and_fault, view_of_task, waiting_nodes
+from beamweaver.runtime.reading import (
+    pending_writes,
+    values_and_fault,
+    view_of_task,
+    waiting_nodes,
+)
 from beamweaver.types import START
 
 if TYPE_CHECKING:
@@ -86,12 +91,7 @@ def _inner_state(outer: ThreadState, state: InnerState) -> ThreadState:
         next=waiting_nodes(state),
         tasks=tasks,
         interrupts=tuple(i for task in tasks for i in task.interrupts),
-        pending_writes=tuple(
-            (state.id_of(task), write.channel, write.value)
-            for task in state.step.tasks
-            if task.result is not None and task.node != START
-            for write in task.result.writes
-        ),
+        pending_writes=pending_writes(state),
         metadata=metadata,
         step=state.step.number - 1,
         merge_error=merge_error,

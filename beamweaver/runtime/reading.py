@@ -34,6 +34,7 @@ __all__ = [
     "folded",
     "is_checkpoint",
     "metadata_of",
+    "pending_writes",
     "recorded_outcome",
     "seq_of",
     "snapshot",
@@ -243,12 +244,7 @@ def snapshot(
         next=waiting_nodes(state),
         tasks=tasks,
         interrupts=tuple(i for task in tasks for i in task.interrupts),
-        pending_writes=tuple(
-            (state.id_of(task), write.channel, write.value)
-            for task in state.step.tasks
-            if task.result is not None and task.node != START
-            for write in task.result.writes
-        ),
+        pending_writes=pending_writes(state),
         metadata=metadata_of(image, env, raw=raw),
         created_at=_time(record.at_us),
         config=_config(row.thread_id, state.branch, record.seq),
@@ -291,6 +287,16 @@ def waiting_nodes(state: RunState) -> tuple[str, ...]:
     unfinished = [task.node for task in tasks if task.result is None]
     waiting = [task.node for task in state.deferred]
     return tuple(dict.fromkeys([*(unfinished or [task.node for task in tasks]), *waiting]))
+
+
+def pending_writes(state: RunState) -> tuple[tuple[str, str, Any], ...]:
+    """What the finished tasks of the unfinished step write: task id, channel, value."""
+    return tuple(
+        (state.id_of(task), write.channel, write.value)
+        for task in state.step.tasks
+        if task.result is not None and task.node != START
+        for write in task.result.writes
+    )
 
 
 def _config(thread_id: str, branch: str, seq: int) -> dict[str, Any]:
