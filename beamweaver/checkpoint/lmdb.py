@@ -96,9 +96,10 @@ class LMDBCheckpointer(Checkpointer):
         if survives not in ("power-loss", "process-kill"):
             raise ValueError(f"survives is {survives!r}; give 'power-loss' or 'process-kill'")
         for name, size in (("max_bytes", max_bytes), ("compress_above", compress_above)):
-            if size is not None and size <= 0:
+            number = isinstance(size, int) and not isinstance(size, bool)
+            if size is not None and not (number and size > 0):
                 raise ValueError(f"{name} is {size!r}; give a number of bytes, or None")
-        text = os.fsdecode(path)
+        text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
         if not text or "\x00" in text:
             raise ValueError(f"path is {path!r}; give the path of a folder")
         self._path = Path(os.path.realpath(text))

@@ -10,7 +10,7 @@ from beamweaver.checkpoint.entries import Answered
 from beamweaver.checkpoint.records import Commit
 from beamweaver.engine._admission import Admissions
 from beamweaver.engine._editing import Editing, origin_of
-from beamweaver.engine.answers import judged
+from beamweaver.engine.answers import ANSWER, judged
 from beamweaver.engine.calls import CallKind, Decision
 from beamweaver.engine.effects import (
     CancelTransition,
@@ -129,7 +129,9 @@ class Branches(Admissions):
             entries = (*entries, continued_row(call.run_id, amendment))
         row = self._admitted_row(call, "running" if state.step.tasks else "complete")
         if call.kind is CallKind.RESUME:
-            run = msgspec.structs.replace(row.run, promised=self.env.encode_any(call.answer))
+            run = msgspec.structs.replace(
+                row.run, promised=self.env.encode_any(call.answer, ANSWER)
+            )
             row = msgspec.structs.replace(row, run=run)
         number = state.step.number
         state.step.number += 1
@@ -166,7 +168,7 @@ class Branches(Admissions):
             self._break_promise(_many(self.state.thread_id, [q.id for _at, q in asked]), stop)
             return
         try:
-            data = self.env.encode_any(judged(self.state, question, answer))
+            data = self.env.encode_any(judged(self.state, question, answer), ANSWER)
         except InvalidAnswer as error:
             self._break_promise(error, stop)
             return

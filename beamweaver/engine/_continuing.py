@@ -8,7 +8,7 @@ import msgspec
 
 from beamweaver.checkpoint.entries import Answered
 from beamweaver.engine._repeats import Repeats
-from beamweaver.engine.answers import answers_for
+from beamweaver.engine.answers import ANSWER, answers_for
 from beamweaver.engine.breakpoints import PASSED
 from beamweaver.engine.calls import CallKind, passes, reruns_of
 from beamweaver.engine.options import continued
@@ -63,7 +63,8 @@ class Continuations(Repeats):
         amendment, dropped = amendment_of(call.input), reruns_of(self.state, call)
         given = answers_for(self.state, call)
         entries = tuple(
-            [Answered(at, q.ordinal, q.key, self.env.encode_any(a), q.id) for at, q, a in given]
+            Answered(at, q.ordinal, q.key, self.env.encode_any(a, ANSWER), q.id)
+            for at, q, a in given
         )
         answered = (*self.state.run.answered, *(entry.id for entry in entries))
         run = self.continuing_run(call, call.input, answered=answered, promised=None)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from beamweaver.engine.calls import Call
     from beamweaver.engine.state import Question, RunState, Task
 
-__all__ = ["answers_for", "interrupts_of", "judged", "refuse_answered"]
+__all__ = ["ANSWER", "answers_for", "interrupts_of", "judged", "refuse_answered"]
+
+ANSWER = "the answer"
+"""What messages call an answer that cannot be stored."""
 
 
 def interrupts_of(state: RunState, task: Task) -> tuple[Interrupt, ...]:

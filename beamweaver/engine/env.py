@@ -88,8 +88,8 @@ class Env(Decoder, Protocol):
     def digest(self, value: Any) -> bytes:
         """A digest that is equal for equal values."""
 
-    def encode_any(self, value: Any) -> bytes:
-        """Any value (a question, an answer) as bytes."""
+    def encode_any(self, value: Any, what: str = "$") -> bytes:
+        """Any value (a question, an answer) as bytes; messages call it `what`."""
 
     def decode_any(self, data: bytes) -> Any:
         """Any value from its bytes."""

@@ -27,6 +27,7 @@ from beamweaver.checkpoint.entries import (
     WriteRow,
 )
 from beamweaver.checkpoint.records import CallRow, decode_record
+from beamweaver.engine.answers import ANSWER
 from beamweaver.engine.calls import CallKind
 from beamweaver.engine.kept import is_kept
 from beamweaver.engine.nested import amend_inside, passed_on, question_of, reopen
@@ -151,7 +152,7 @@ def call_row(call: Call, env: Env) -> CallRow:
     answers = None
     if call.kind is CallKind.RESUME:
         given = {"": call.answer} if call.answers is None else call.answers
-        answers = {key: env.encode_any(value) for key, value in given.items()}
+        answers = {key: env.encode_any(value, ANSWER) for key, value in given.items()}
     return CallRow(
         kind=call.kind.value,
         run_id=call.run_id,

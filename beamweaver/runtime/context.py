@@ -430,7 +430,7 @@ class Context:
                 except AnswerFault as fault:
                     reason = f"the answer {shown(answer)} was refused: {fault}"
         described = b"" if schema is None else description_of(schema)
-        data = codec.encode(value)
+        data = codec.encode(value, "the question")
         raise self._asks(
             Question(id_, ordinal, key, value, data, schema=described, reason=reason, type=schema)
         )

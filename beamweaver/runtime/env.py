@@ -191,9 +191,9 @@ class ThreadEnv:
         finally:
             WHOSE.reset(token)
 
-    def encode_any(self, value: Any) -> bytes:
-        """Any value as bytes."""
-        return self._codec.encode(value)
+    def encode_any(self, value: Any, what: str = "$") -> bytes:
+        """Any value as bytes; messages call it `what`."""
+        return self._codec.encode(value, what)
 
     def decode_any(self, data: bytes) -> Any:
         """Any value from its bytes."""

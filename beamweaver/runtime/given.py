@@ -1,8 +1,8 @@
-"""What callers give to the nodes of a run beside the state: `context=`. It is never stored."""
+"""What callers give to a runtime: its graphs, and what nodes find in `ctx.context`, which is never stored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,15 +14,49 @@ from beamweaver.graph._typecheck import checker, type_name
 from beamweaver.types import Invoke
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from beamweaver.graph.compiled import CompiledGraph
     from beamweaver.runtime.hub import Hub
 
-__all__ = ["MISSING", "check_context", "check_contexts", "context_of_call", "default_context"]
+__all__ = [
+    "MISSING",
+    "check_context",
+    "check_contexts",
+    "context_of_call",
+    "default_context",
+    "refuse_namesakes",
+    "several",
+]
 
 MISSING: Final = object()
 """Stands for the context of a run that has none, though its graph declares one."""
+
+
+def several(graphs: Any) -> tuple[CompiledGraph, ...]:
+    """The graphs of a runtime.
+
+    Raises:
+        InvalidCall: It is one graph alone, or nothing of which there are several.
+    """
+    if isinstance(graphs, str) or not isinstance(graphs, Iterable):
+        raise InvalidCall(
+            f"graphs is {shown(graphs)}; give a list of compiled graphs: graphs=[app]"
+        )
+    return tuple(graphs)
+
+
+def refuse_namesakes(graphs: Iterable[CompiledGraph]) -> None:
+    """Refuse two graphs of one name: a thread knows its graph by name.
+
+    Raises:
+        InvalidCall: There are two.
+    """
+    seen: dict[str, CompiledGraph] = {}
+    for graph in graphs:
+        if seen.setdefault(graph.name, graph) is not graph:
+            raise InvalidCall(
+                f"graphs has two graphs named {graph.name!r}, and threads know theirs by its name; give each "
+                "a name of its own: Graph(name=…)"
+            )
 
 
 def check_context(graph: CompiledGraph, value: Any, what: str = "context") -> Any:

@@ -97,6 +97,7 @@ class Hub:
         self.graphs: MutableMapping[str, CompiledGraph] = {} if keeps else WeakValueDictionary()
         self.listeners: list[Callable[[Event], None]] = []
         """This list for ever, so that whoever holds it sees at once whether anybody listens."""
+        self._log: Any = None
         self.rng = random.Random(seed)  # noqa: S311 - for jitter, not for secrets
         self.writer: Cell | None = None
         self.timers: Cell | None = None
@@ -135,8 +136,10 @@ class Hub:
 
     @property
     def log(self) -> Any:
-        """The runtime's logger, as the program has it configured by now."""
-        return logger("beamweaver")
+        """The runtime's logger."""
+        if self._log is None:
+            self._log = logger("beamweaver")
+        return self._log
 
     @property
     def actors(self) -> dict[str, Cell]:

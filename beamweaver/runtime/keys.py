@@ -40,7 +40,7 @@ def give_key(call: Call, key: object, codec: Codec, limits: Limits) -> None:
             f"{limits.message_key_bytes}: give a shorter one, such as a digest of it"
         )
     call.key = key
-    call.key_digest = codec.digest(_asks(call))
+    call.key_digest = codec.digest(_asks(call), "the message")
 
 
 def _asks(call: Call) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from beamweaver.checkpoint.records import RunOptions
-from beamweaver.errors import InvalidCall, SerializationError
+from beamweaver.errors import InvalidCall
 from beamweaver.graph._text import listed, nearest, shown
 from beamweaver.graph._validate import breakpoint_faults
 from beamweaver.types import seconds
@@ -187,10 +187,7 @@ def _metadata(message: Invoke | Resume | Continue, codec: Any, limits: Limits) -
                 f"metadata has the key {key!r}; give texts other than {listed([*METADATA, TAGS])}, which "
                 "every state has of its own"
             )
-    try:
-        data = {key: codec.encode(value) for key, value in (noted or {}).items()}
-    except SerializationError as error:
-        raise SerializationError(f"metadata: {error.message}", **error.ids) from error.__cause__
+    data = {key: codec.encode(value, f"metadata[{key!r}]") for key, value in (noted or {}).items()}
     if tags:
         data[TAGS] = codec.encode(list(tags))
     size = sum(len(key) + len(value) for key, value in data.items())

@@ -15,6 +15,7 @@ from beamweaver.errors import (
     InvalidCall,
     InvalidThreadId,
 )
+from beamweaver.graph._text import shown
 from beamweaver.graph.edits import normalize_update
 from beamweaver.runtime.inputs import encoded, prepare, told
 from beamweaver.runtime.namespaces import check_namespace, graphs_at, unknown_call
@@ -235,7 +236,8 @@ def _give_place(hub: Hub, call: Call, message: Message) -> None:
             "kind": call.kind.value,
             "input": call.input.digest if call.input is not None else b"",
             "asked": asked if call.kind is CallKind.RESUME else [],
-        }
+        },
+        "the call",
     )
 
 
@@ -268,6 +270,10 @@ def _kind(message: Message) -> CallKind:
 
 def _give_answers(call: Call, answer: Any, answers: Mapping[str, Any] | None) -> None:
     if answers is not None:
+        if not isinstance(answers, Mapping):
+            raise InvalidCall(
+                f"answers is {shown(answers)}; give a dict from question id to answer"
+            )
         call.answers = dict(answers)
     elif isinstance(answer, dict) and _is_map(answer):
         call.answers = answer

@@ -16,7 +16,7 @@ from beamweaver.runtime import places
 from beamweaver.runtime.blocking import refuse_blocking, refuse_in_node
 from beamweaver.runtime.client import Client, await_store, check_shared
 from beamweaver.runtime.core import Core
-from beamweaver.runtime.given import check_context, check_contexts
+from beamweaver.runtime.given import check_context, check_contexts, refuse_namesakes, several
 from beamweaver.runtime.handle import ThreadHandle
 from beamweaver.runtime.health import health_of, statistics_of
 from beamweaver.runtime.keeping import KeptThreads, Source
@@ -129,9 +129,10 @@ class Runtime(KeptThreads):
             raise InvalidCall(f"strict is {strict!r}; give True or False")
         self._owns_store = not isinstance(store, Checkpointer)
         self._store = store if isinstance(store, Checkpointer) else LMDBCheckpointer(store)
-        self._graphs = tuple(graphs)
+        self._graphs = several(graphs)
         for graph in self._graphs:
             self._check_graph(graph)
+        refuse_namesakes(self._graphs)
         self._contexts = check_contexts(self._graphs, contexts or {})
         self._recover = recover
         self._role = role

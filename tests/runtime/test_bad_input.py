@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beamweaver import START, Graph, Invoke, Runtime, Send
+from beamweaver import START, Command, Graph, Invoke, Resume, Runtime, Send, interrupt
 from beamweaver.checkpoint import LMDBCheckpointer, MemoryCheckpointer
 from beamweaver.errors import (
     InvalidCall,
@@ -211,3 +211,70 @@ def test_a_limit_that_is_none_is_told_where_it_is_given(name, value, cure):
 def test_limits_that_are_none_are_told():
     with pytest.raises(InvalidCall, match=r"limits is \{'inbox': 3\}; give Limits\(...\)"):
         Runtime(MemoryCheckpointer(), limits={"inbox": 3})
+
+
+class TestPlacesOfUnstorableValues:
+    """The message says which value it is that cannot be stored, and where in it the fault lies."""
+
+    @pytest.fixture
+    def asking(self, store):
+        with line("g", a=lambda _s: interrupt("go on?")).compile(checkpointer=store) as app:
+            app.invoke({"n": 1}, thread_id="t")
+            yield app
+
+    @pytest.mark.parametrize("message", [Resume, lambda answer: Invoke(Command(resume=answer))])
+    def test_an_answer(self, asking, message):
+        with pytest.raises(SerializationError, match=r"^the answer\.x is of type object"):
+            asking.thread("t").ask(message({"x": object()}))
+
+    def test_an_answer_that_is_told(self, asking):
+        with pytest.raises(SerializationError, match=r"^the answer is of type object"):
+            asking.thread("t").tell(Resume(object()))
+
+    def test_an_answer_in_advance(self, asking):
+        asked = asking.get_state("t").config["configurable"]["checkpoint_id"]
+        with pytest.raises(SerializationError, match=r"^the call\.asked\[0\] is of type object"):
+            asking.resume(object(), thread_id="t", checkpoint_id=asked, fork=True)
+
+    def test_an_answer_with_a_key(self, asking):
+        with pytest.raises(SerializationError, match=r"^the message\.answer\[0\] is of type"):
+            asking.thread("t").tell(Resume(object()), idempotency_key="k")
+
+    def test_a_question(self, store):
+        with pytest.raises(NodeFailed, match=r"'a' .*: the question\[0\] is of type object"):
+            run(store, a=lambda _s: interrupt([object()]))
+
+    def test_what_is_noted_of_a_run(self, asking):
+        with pytest.raises(SerializationError, match=r"^metadata\['user'\]\[1\] is of type object"):
+            asking.invoke({"n": 1}, thread_id="u", metadata={"user": [1, object()]})
+
+
+@pytest.mark.parametrize("answers", [["yes"], 3, "yes"])
+def test_answers_that_are_no_map_are_named(store, answers):
+    with line("g", a=wrote("a")).compile(checkpointer=store) as app:
+        with pytest.raises(InvalidCall, match="^answers is .*; give a dict from question id"):
+            app.resume(answers=answers, thread_id="t")
+
+
+def test_one_graph_in_the_place_of_a_list_is_named(store):
+    with pytest.raises(InvalidCall, match=r"give a list of compiled graphs: graphs=\[app\]"):
+        Runtime(store, graphs=line("g", a=wrote("a")).compile())
+
+
+def test_two_graphs_of_one_name_are_refused(store):
+    first, second = (line("g", a=wrote("a")).compile() for _ in range(2))
+    with pytest.raises(InvalidCall, match="two graphs named 'g'"):
+        Runtime(store, graphs=[first, second])
+
+
+@pytest.mark.parametrize("path", [3, None, ["state.lmdb"]])
+def test_a_path_that_is_none_is_named(path):
+    with pytest.raises(ValueError, match="^path is .*; give the path of a folder"):
+        Runtime(path)
+
+
+@pytest.mark.parametrize("option", ["max_bytes", "compress_above"])
+@pytest.mark.parametrize("size", ["1G", 1.5, True, 0])
+def test_a_size_that_is_no_number_of_bytes_is_named(tmp_path, option, size):
+    with pytest.raises(ValueError, match=f"^{option} is .*; give a number of bytes, or None"):
+        LMDBCheckpointer(tmp_path / "state.lmdb", **{option: size})
