@@ -100,11 +100,14 @@ class Spool:
     def _write(self, folder: Path, name: str, data: bytes, *, once: bool = False) -> bool:
         try:
             self._make(folder)
-            # A temporary file may be swept away under a sender that stood still for long.
-            while not self._place(folder, name, data, once=once):
-                pass
-        except FileExistsError:
-            return False
+            try:
+                # A temporary file may be swept away under a sender that stood still for long.
+                while not self._place(folder, name, data, once=once):
+                    pass
+            except FileExistsError:
+                if self._sync:
+                    sync_folder(folder)  # who left it may not have come to that
+                return False
         except OSError as error:
             kind = StoreFull if error.errno in _NO_ROOM else StoreUnavailable
             raise kind(

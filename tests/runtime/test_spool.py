@@ -13,6 +13,7 @@ from beamweaver import Cancel, Continue, Invoke, Runtime
 from beamweaver.errors import InboxFull
 from beamweaver.events import FileSetAside
 from beamweaver.limits import Limits
+from beamweaver.runtime import spool
 from beamweaver.runtime.letters import open_letter, seal
 from supervisors.testing import eventually
 from tests.runtime.children import PATIENCE, child, killed
@@ -67,6 +68,15 @@ def arrived(runtime, count):
 def waiting(folder):
     """The messages in the folder."""
     return [path for path in folder.glob("*") if path.is_file() and path.name[:4] != "tmp-"]
+
+
+def test_a_message_that_another_sender_is_about_to_sync_is_synced(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(spool, "sync_folder", synced.append)
+    (tmp_path / "m").write_bytes(b"there")
+    folder = spool.Spool(tmp_path, Limits(), sync=True, reached=lambda _point: None)
+    assert folder.send("m", b"again", once=True) == b"there"
+    assert synced == [tmp_path]
 
 
 class TestOwnersThatDie:
