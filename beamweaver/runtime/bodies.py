@@ -100,14 +100,26 @@ class Bodies:
         """Whether the body of `token` ran until now; it does not any more."""
         return self.running.pop(token, None) is not None
 
-    def kill(self, token: Attempt | Transition) -> bool:
-        """Kill a body that runs; its result, should it come, is nobody's. False if none runs."""
-        task = self.running.pop(token, None)
+    def kill(self, token: Attempt | Transition, *, hear: bool = False) -> bool:
+        """Kill a body that runs.
+
+        Args:
+            token: Its token.
+            hear: Whether the outcome of one that ended by itself in this moment counts: it goes on to run
+                until its owner hears of it. Else whatever comes of it is nobody's.
+
+        Returns:
+            Whether it was killed, so that a `TaskEnded` comes.
+        """
+        task = self.running.get(token)
         if task is None:
             return False
-        self._killed[token] = task
-        task.kill(KILL_GRACE)
-        return True
+        killed = task.kill(KILL_GRACE) or task.killed
+        if killed:
+            self._killed[token] = task
+        if killed or not hear:
+            del self.running[token]
+        return killed
 
     def gone(self, token: Attempt | Transition) -> None:
         """A killed body has ended, or was given up."""

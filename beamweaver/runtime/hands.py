@@ -251,8 +251,8 @@ class Hands(Actor):
                 self._awaited.add(attempt)
             return
         held = self._held.pop(key, None)
-        if held is not None or not self._bodies.kill(attempt):
-            if effect.wait:
+        if held is not None or not self._bodies.kill(attempt, hear=effect.wait):
+            if effect.wait and attempt not in self._bodies.running:
                 self._lose(attempt)
             return
         self._ending[key] = attempt

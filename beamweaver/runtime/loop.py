@@ -87,6 +87,11 @@ class LoopTask:
         """Whether its outcome is still open: what a killed body still does must be refused."""
         return not self._claims
 
+    @property
+    def killed(self) -> bool:
+        """Whether it was killed before it ended by itself."""
+        return bool(self._claims) and self._claims[0][0]
+
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the coroutine; on the loop's own thread."""
         if self._claims:
@@ -151,8 +156,7 @@ class LoopTask:
         """Kill it for a new owner, who hears of its end; False if it has ended."""
         self._owner = owner
         self.kill(grace)
-        killed, _ = self._claims[0]
-        return killed and bool(self._ended)
+        return self.killed and bool(self._ended)
 
     def tell(self, message: object) -> None:
         """Send a message to the actor of the thread, from the coroutine."""
