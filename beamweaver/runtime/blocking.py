@@ -1,7 +1,8 @@
-"""What may wait where: blocking calls are refused where they would wait for themselves."""
+"""What may wait where: a blocking call is refused where it would wait for itself, said where others wait."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from beamweaver.errors import CallingSelf, WouldBlock
@@ -34,6 +35,18 @@ def refuse_blocking(core: Core, call: str, twin: str) -> None:
             call=call,
             twin=twin,
         )
+    if _on_a_loop():
+        hub.held_loop(call, twin)
+
+
+def _on_a_loop() -> bool:
+    """Whether the caller holds an event loop that others need; a notebook's has nothing else to do."""
+    asyncio = sys.modules.get("asyncio")
+    return (
+        asyncio is not None
+        and "IPython" not in sys.modules
+        and asyncio._get_running_loop() is not None  # noqa: SLF001 - public, and raises nothing
+    )
 
 
 def refuse_in_node(core: Core, call: str) -> None:

@@ -259,6 +259,12 @@ class Hub:
                 cure="await what waits, or make it a sync node, which runs on a worker",
             )
 
+    def held_loop(self, call: str, twin: str) -> None:
+        """A sync call holds an event loop that is not that of the nodes; it is said once."""
+        if "" not in self._blockers:
+            self._blockers.add("")
+            self.log.warning("call_blocks_a_loop", call=call, cure=f"await {twin}()")
+
     # Threads ------------------------------------------------------------------------------------
 
     def ensure(self, thread_id: str, *, recover: bool = False) -> None:

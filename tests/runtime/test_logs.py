@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 
 import pytest
 import structlog
@@ -12,7 +14,7 @@ from beamweaver import Invoke, Runtime
 from beamweaver.errors import AskTimeout, NodeFailed
 from beamweaver.runtime.log import logger
 from supervisors.testing import eventually
-from tests.runtime.kit import Gate, line
+from tests.runtime.kit import Gate, line, wrote
 
 
 def broken(_state):
@@ -57,6 +59,30 @@ class TestRunsThatFail:
             (entry,) = eventually(lambda: failures(said))
 
         assert entry["thread_id"] == "t"
+
+
+class TestCallsThatHoldALoop:
+    @pytest.fixture
+    def said(self, memory):
+        def invoke_twice():
+            async def serve(app):
+                app.invoke({"n": 1}, thread_id="t")
+                app.invoke({"n": 2}, thread_id="t")
+
+            with capture_logs() as said:
+                with line("g", a=wrote("a")).compile(checkpointer=memory) as app:
+                    asyncio.run(serve(app))
+            return [entry for entry in said if entry["event"] == "call_blocks_a_loop"]
+
+        return invoke_twice
+
+    def test_the_first_one_is_named_with_its_twin(self, said):
+        (entry,) = said()
+        assert (entry["call"], entry["cure"]) == ("invoke", "await ainvoke()")
+
+    def test_in_a_notebook_nobody_else_needs_the_loop(self, said, monkeypatch):
+        monkeypatch.setitem(sys.modules, "IPython", object())
+        assert said() == []
 
 
 class TestWhereItGoes:
