@@ -68,6 +68,11 @@ _LEVELS: dict[EventKind, int] = {
     "child_given_up": logging.ERROR,
     "abandoned": logging.ERROR,
 }
+_OF_CHILDREN: frozenset[EventKind] = frozenset(
+    {"child_terminated", "child_given_up", "restart_failed", "restarts_exceeded"}
+)
+"""What a supervisor says of an end that the actor itself has told, with its traceback."""
+
 _logger = logging.getLogger("supervisors")
 
 
@@ -76,7 +81,8 @@ def log_event(event: Event) -> None:
     level = _LEVELS.get(event.kind, logging.WARNING)
     if not _logger.isEnabledFor(level):
         return
-    error = event.reason.error if isinstance(event.reason, Crashed) else None
+    told = event.kind in _OF_CHILDREN
+    error = event.reason.error if isinstance(event.reason, Crashed) and not told else None
     _logger.log(
         level,
         "%s: %s reason=%r %s",

@@ -227,6 +227,18 @@ class TestEvents:
         assert "actor_crashed" in caplog.text
         assert "Boom: name-of-it" in caplog.text
 
+    def test_the_traceback_of_a_crash_is_logged_once(self, caplog):
+        with ActorSystem() as system:
+            child = ChildSpec("a", Puppet, ("name-of-it",), name="a")
+            supervisor = system.start(Supervisor, [child], intensity=0)
+            end = system.monitor_from_outside(supervisor)
+            system.whereis("a").tell(crash)
+            end.get(timeout=5)
+
+        said = [(record.msg % record.args).partition(":")[0] for record in caplog.records]
+        assert said == ["actor_crashed", "child_terminated", "restarts_exceeded"]
+        assert caplog.text.count("Traceback") == 1
+
     def test_a_message_nobody_understands_is_an_event(self, world: World):
         world.system.start(Actor).tell("what?")
         world.settle()
