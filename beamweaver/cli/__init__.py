@@ -1,4 +1,4 @@
-"""The command line: `beamweaver demo`, `beamweaver threads STORE`, `beamweaver --version`.
+"""The command line: `beamweaver demo`, `beamweaver threads STORE`, `beamweaver verify STORE`.
 
 It needs the extra `cli`: `pip install "beamweaver[cli]"`.
 """

@@ -99,3 +99,26 @@ def threads(
         typer.echo(f"beamweaver threads: {error}", err=True)
         raise typer.Exit(2) from None
     _show.threads(Console(), found, limit)
+
+
+@app.command()
+def verify(store: Annotated[Path, typer.Argument(help="The store's folder.")]) -> None:
+    """Read a whole store and name what is damaged. Reads only; its owner may run meanwhile.
+
+    Exit code 1: something is damaged.
+    """
+    from beamweaver.checkpoint.verify import verify as look_through  # noqa: PLC0415
+    from beamweaver.errors import CorruptRecord, StoreError  # noqa: PLC0415
+
+    try:
+        found = look_through(store)
+    except StoreError as error:
+        typer.echo(f"beamweaver verify: {error}", err=True)
+        raise typer.Exit(1 if isinstance(error, CorruptRecord) else 2) from None
+    for damage in found.damages:
+        typer.echo(damage)
+    if found.more:
+        typer.echo(f"and {found.more} more")
+    words = "all is whole" if found.sound else "the store is damaged"
+    typer.echo(f"threads: {found.threads}, keys: {found.keys}: {words}")
+    raise typer.Exit(0 if found.sound else 1)

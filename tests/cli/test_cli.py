@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from beamweaver import cli
+from beamweaver import START, Graph, cli
 from beamweaver.checkpoint import LMDBCheckpointer
 from beamweaver.demo import Verdict
 from beamweaver.errors import MissingExtra
@@ -141,6 +141,51 @@ def test_an_empty_store_has_no_threads(tmp_path):
 
     assert result.exit_code == 0
     assert "thread" in result.output
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """The folder of a store with a thread."""
+    graph = Graph(name="g").add_node("a", lambda _state: {"n": 1}).add_edge(START, "a")
+    store = LMDBCheckpointer(tmp_path / "store", survives="process-kill")
+    with graph.compile(checkpointer=store) as made:
+        made.invoke({}, thread_id="t")
+    store.close()
+    return tmp_path / "store"
+
+
+def test_a_store_that_is_whole_exits_with_0(kept):
+    result = run("verify", str(kept))
+
+    assert result.exit_code == 0
+    assert result.output.startswith("threads: 1, keys: ")
+    assert result.output.endswith(": all is whole\n")
+
+
+def test_a_store_that_is_damaged_exits_with_1_and_names_the_damage(kept):
+    with (kept / "data.mdb").open("r+b") as file:
+        file.write(b"x" * 64)
+    result = run("verify", str(kept))
+
+    assert result.exit_code == 1
+    assert "meta page 0 is damaged" in result.output
+    assert result.output.endswith(": the store is damaged\n")
+
+
+def test_a_store_whose_file_is_empty_is_damaged(kept):
+    (kept / "data.mdb").write_bytes(b"")
+    result = run("verify", str(kept))
+
+    assert result.exit_code == 1
+    assert "is damaged: its file data.mdb has 0 bytes" in result.output
+
+
+def test_verify_of_no_store_exits_with_2(tmp_path):
+    result = run("verify", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "beamweaver verify:" in result.output
+    assert "holds no store" in result.output
 
 
 @pytest.mark.slow
