@@ -18,6 +18,7 @@ from beamweaver.errors import (
     WrongGraph,
 )
 from beamweaver.limits import Limits
+from beamweaver.runtime import hub
 from supervisors.testing import eventually
 from tests.runtime.kit import Boom, Caller, Gate, Place, line, simulated, wrote
 
@@ -457,14 +458,15 @@ class TestWaitingForAStore:
 
 class TestLargeValues:
     @pytest.fixture
-    def said(self):
-        return []
+    def said(self, monkeypatch):
+        entries = []
+        monkeypatch.setattr(hub, "logger", lambda _name: Log(entries))
+        return entries
 
     def test_a_large_value_is_said_once_a_node(self, memory, said):
         limits = Limits(value_bytes_warn=100)
         graph = line("g", a=lambda _s: {"note": "x" * 200}, b=lambda _s: {"note": "y" * 300})
         with Runtime(memory, graphs=[graph.compile()], limits=limits) as runtime:
-            runtime._core.hub._log = Log(said)
             for _ in range(2):
                 runtime.thread("t").ask(Invoke({"n": 1}))
         nodes = [entry["node"] for entry in said if entry["event"] == "value_is_large"]
@@ -473,7 +475,6 @@ class TestLargeValues:
     def test_a_value_that_grows_is_said_by_its_channel(self, memory, said):
         graph = line("g", a=lambda _s: {"log": ["x" * 60]}).compile()
         with Runtime(memory, graphs=[graph], limits=Limits(value_bytes_warn=100)) as runtime:
-            runtime._core.hub._log = Log(said)
             for _ in range(4):
                 runtime.thread("t").ask(Invoke({"n": 1}))
         named = [(entry["graph"], entry["node"], entry["path"]) for entry in said]
@@ -482,7 +483,6 @@ class TestLargeValues:
     def test_values_of_one_name_that_grow_are_said_for_each_graph(self, memory, said):
         grown = [line(name, a=lambda _s: {"log": ["x" * 200]}).compile() for name in ("g", "h")]
         with Runtime(memory, graphs=grown, limits=Limits(value_bytes_warn=150)) as runtime:
-            runtime._core.hub._log = Log(said)
             for graph in grown:
                 runtime.thread(f"of {graph.name}", graph).ask(Invoke({"n": 1}))
         merged = [(entry["graph"], entry["path"]) for entry in said if not entry["node"]]
@@ -494,7 +494,6 @@ class TestLargeValues:
         with Runtime(
             memory, graphs=[top.compile()], limits=Limits(value_bytes_warn=100)
         ) as runtime:
-            runtime._core.hub._log = Log(said)
             runtime.thread("t").ask(Invoke({"note": "x" * 200}))
         places = [(entry["graph"], entry["node"]) for entry in said]
         assert places == [("top", "START"), ("child", "a"), ("top", "n")]
@@ -505,13 +504,11 @@ class TestLargeValues:
         with Runtime(
             memory, graphs=[top.compile()], limits=Limits(value_bytes_warn=100)
         ) as runtime:
-            runtime._core.hub._log = Log(said)
             runtime.thread("t").ask(Invoke({"n": 1}))
         assert (said[0]["graph"], said[0]["node"]) == ("child", "START")
 
     def test_small_values_are_not_said(self, memory, said):
         with Runtime(memory, graphs=[two().compile()]) as runtime:
-            runtime._core.hub._log = Log(said)
             runtime.thread("t").ask(Invoke({"n": 1}))
         assert [entry for entry in said if entry["event"] == "value_is_large"] == []
 

@@ -19,6 +19,7 @@ from beamweaver.errors import (
 )
 from beamweaver.events import MessageRejected, RunAdmitted, RunEnded
 from beamweaver.limits import Limits
+from beamweaver.runtime import hub
 from supervisors import ActorSystem
 from supervisors.testing import DeterministicScheduler, eventually
 from tests.runtime.children import child, killed, tell_and_die, tell_keyed_and_die
@@ -319,10 +320,12 @@ class TestBounds:
         assert days[8] != first
         assert len(set(days)) == 2
 
-    def test_beyond_their_number_the_oldest_are_forgotten_and_that_is_said_once(self, memory):
+    def test_beyond_their_number_the_oldest_are_forgotten_and_that_is_said_once(
+        self, memory, monkeypatch
+    ):
         said = []
+        monkeypatch.setattr(hub, "logger", lambda _name: Log(said))
         with Runtime(memory, graphs=[plain()], limits=Limits(message_keys=3)) as runtime:
-            runtime._core.hub._log = Log(said)
             thread = runtime.thread("t")
             receipts = [thread.tell(Invoke({"n": n}), idempotency_key=f"k{n}") for n in range(1, 6)]
             thread.ask(Continue(), timeout=10)
