@@ -46,6 +46,9 @@ class NodeActor(TaskActor):
         self._frame = frame
         self._attempt = attempt
 
+    def __repr__(self) -> str:
+        return f"<node {self._attempt.task.node!r} of thread {self._frame.thread_id!r}>"
+
     def context(self) -> Context:
         """The context of the attempt, made when somebody asks for it: most nodes do without."""
         made = self._made

@@ -125,6 +125,10 @@ class Runtime(KeptThreads):
             raise InvalidCall(f"limits is {limits!r}; give Limits(...) with the bounds that differ")
         if not isinstance(max_workers, int) or max_workers < 1:
             raise InvalidCall(f"max_workers is {max_workers!r}; give 1 or more")
+        if not isinstance(max_restarts, int) or max_restarts < 0:
+            raise InvalidCall(f"max_restarts is {max_restarts!r}; give 0 or more")
+        if not isinstance(max_seconds, int | float) or not 0 < max_seconds < float("inf"):
+            raise InvalidCall(f"max_seconds is {max_seconds!r}; give finite seconds over 0")
         if not isinstance(strict, bool):
             raise InvalidCall(f"strict is {strict!r}; give True or False")
         self._owns_store = not isinstance(store, Checkpointer)
@@ -375,6 +379,8 @@ class Runtime(KeptThreads):
             >>> with runtime:
             ...     pass
         """
+        if not callable(listener):
+            raise InvalidCall(f"listener is {listener!r}; give a function of one event")
         if self._core is not None:
             return self._running().hub.subscribe(listener)
         self._early.append(listener)

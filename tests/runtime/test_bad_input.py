@@ -278,3 +278,19 @@ def test_a_path_that_is_none_is_named(path):
 def test_a_size_that_is_no_number_of_bytes_is_named(tmp_path, option, size):
     with pytest.raises(ValueError, match=f"^{option} is .*; give a number of bytes, or None"):
         LMDBCheckpointer(tmp_path / "state.lmdb", **{option: size})
+
+
+@pytest.mark.parametrize("listener", [3, None])
+def test_a_listener_that_cannot_be_called_is_named(memory, listener):
+    runtime = Runtime(memory)
+    with pytest.raises(InvalidCall, match="^listener is .*; give a function of one event"):
+        runtime.subscribe(listener)
+    with runtime, pytest.raises(InvalidCall, match="^listener is "):
+        runtime.subscribe(listener)
+
+
+@pytest.mark.parametrize("option", ["max_restarts", "max_seconds"])
+@pytest.mark.parametrize("value", [-1, "3", float("inf")])
+def test_a_budget_of_restarts_that_is_none_is_named(memory, option, value):
+    with pytest.raises(InvalidCall, match=f"^{option} is {value!r}; give "):
+        Runtime(memory, **{option: value})

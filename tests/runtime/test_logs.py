@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from beamweaver import Invoke, Runtime
 from beamweaver.errors import AskTimeout, NodeFailed
+from beamweaver.runtime.current import running
 from beamweaver.runtime.log import logger
 from supervisors.testing import eventually
 from tests.runtime.kit import Gate, line, wrote
@@ -59,6 +60,17 @@ class TestRunsThatFail:
             (entry,) = eventually(lambda: failures(said))
 
         assert entry["thread_id"] == "t"
+
+
+def test_a_body_is_named_by_its_node_and_thread(memory):
+    named = []
+
+    def node(_state):
+        named.append(repr(running.get()))
+
+    with line("g", a=node).compile(checkpointer=memory) as app:
+        app.invoke({"n": 1}, thread_id="t")
+    assert named == ["<node 'a' of thread 't'>"]
 
 
 class TestCallsThatHoldALoop:
