@@ -25,6 +25,8 @@ _IN_PLACE = 1.0
 """Seconds up to which a sleep parks nothing."""
 _LONGEST = 100 * 366 * 86_400.0
 _SECOND_US = 1_000_000
+_LATEST_US = 253_402_300_799_999_999
+"""The last microsecond that a `datetime` can tell; as a float of seconds that is more."""
 
 
 class Pauses:
@@ -72,7 +74,7 @@ class Pauses:
             ordinal, self._count = self._count, self._count + 1
         if any(s.ordinal == ordinal and s.key == key for s in self._attempt.task.sleeps or ()):
             rest = 0.0
-        sleep = Sleep(ordinal, key, math.ceil(due * _SECOND_US), rest)
+        sleep = Sleep(ordinal, key, min(math.ceil(due * _SECOND_US), _LATEST_US), rest)
         if 0 < rest <= _IN_PLACE:  # who sleeps in place is not idle
             self._attempt.beat_at = self._hub.system.clock.monotonic() + rest
         if self._awaits:

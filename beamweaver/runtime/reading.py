@@ -46,6 +46,7 @@ __all__ = [
 
 
 _NUMBERS = 1 << 63
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 class ReadEnv:
@@ -329,7 +330,7 @@ def view_of_task(state: RunState, task: Task) -> TaskView:
 
 
 def _time(us: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(us / 1_000_000, dt.UTC)
+    return _EPOCH + dt.timedelta(microseconds=us)  # a float of seconds is less exact
 
 
 def recorded_outcome(hub: Hub, thread_id: str, call: Call, number: int) -> Completed | None:

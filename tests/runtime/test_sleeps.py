@@ -161,6 +161,15 @@ class TestSleep:
             runtime.thread("t").ask(Invoke({}))
         assert isinstance(caught.value.__cause__, InvalidCall)
 
+    def test_one_until_the_end_of_time_can_be_looked_at(self, memory):
+        until = dt.datetime.max.replace(tzinfo=dt.UTC)
+        app = line("g", a=lambda _state, ctx: ctx.sleep_until(until)).compile()
+        with Runtime(memory, graphs=[app]) as runtime:
+            events = Events(runtime)
+            runtime.thread("t").tell(Invoke({"n": 1}))
+            events.wait(RunSleeps)
+            assert runtime.get_state("t").status == "sleeping"
+
     @pytest.mark.parametrize("when", [dt.datetime.fromisoformat("2030-01-01"), 17, None])
     def test_what_is_no_point_in_time_is_refused(self, memory, when):
         app = line("g", a=lambda state, ctx: ctx.sleep_until(when)).compile()
