@@ -110,7 +110,11 @@ class Gate:
 
     def pass_through(self) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not self.opened.wait(PATIENCE if self.hard else 0.005):
+        while not self.opened.is_set():
+            if self.hard:
+                self.opened.wait(PATIENCE)
+            else:
+                threading.Event().wait(0.005)  # a kill in a wait may leave that event's lock locked
             assert time.monotonic() < deadline, "the gate was never opened"
 
     def wait(self) -> None:
