@@ -9,7 +9,7 @@ from typing import Final
 
 from beamweaver.checkpoint._lmdb_kv import DATA_FILE, cut_short
 from beamweaver.checkpoint._owner import PREFIX
-from beamweaver.errors import NotAStore, StoreUnavailable
+from beamweaver.errors import CorruptRecord, NotAStore, StoreUnavailable
 
 __all__ = ["check_kind", "make_folder", "sync_folder", "unavailable"]
 
@@ -28,6 +28,7 @@ def check_kind(path: Path) -> None:
 
     Raises:
         NotAStore: It is a file, or a folder with other content.
+        CorruptRecord: It is the folder of a store that was owned, without its file.
         StoreUnavailable: The folder that is to hold it is missing, or it cannot be looked at.
     """
     try:
@@ -42,9 +43,8 @@ def check_kind(path: Path) -> None:
         names = os.listdir(path)  # noqa: PTH208 the names are all that is wanted
     except OSError as error:
         raise unavailable(path, error.strerror or str(error), "Check the path") from error
-    owned = [name for name in names if re.fullmatch(rf"{re.escape(PREFIX)}\d+", name)]
-    if DATA_FILE in names and owned and (path / DATA_FILE).stat().st_size == 0:
-        raise cut_short(path, 0, "it was owned before")
+    if any(re.fullmatch(rf"{re.escape(PREFIX)}\d+", name) for name in names):
+        _check_owned(path)
     strange = [name for name in names if not _OURS.fullmatch(name)]
     if DATA_FILE not in names and strange:
         raise NotAStore(
@@ -52,6 +52,26 @@ def check_kind(path: Path) -> None:
             "store's own",
             path=str(path),
         )
+
+
+def _check_owned(path: Path) -> None:
+    """See that a store that somebody has owned still has its file: an empty one would lose all in silence.
+
+    Raises:
+        CorruptRecord: It has not.
+    """
+    try:  # asked now: who makes a store links its file before it owns it, a listing may miss that
+        size = (path / DATA_FILE).stat().st_size
+    except FileNotFoundError:
+        raise CorruptRecord(
+            f"store {str(path)!r} is damaged: its file {DATA_FILE} is missing, and it was owned "
+            "before. Bring the file back from a copy; to begin with an empty store, remove the folder's "
+            f"files {PREFIX}*",
+            key=DATA_FILE,
+            path=str(path),
+        ) from None
+    if size == 0:
+        raise cut_short(path, 0, "it was owned before")
 
 
 def make_folder(path: Path) -> None:

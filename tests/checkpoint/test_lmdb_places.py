@@ -205,6 +205,12 @@ class TestDamage:
         with pytest.raises(CorruptRecord, match="it was owned before"):
             opened(path).load("t")
 
+    def test_a_file_that_is_gone_is_not_made_anew(self, path):
+        (path / "data.mdb").unlink()
+        with pytest.raises(CorruptRecord, match=r"data\.mdb is missing, and it was owned before"):
+            opened(path)
+        assert not (path / "data.mdb").exists()
+
     @pytest.mark.parametrize("at", [0, 4, 5, -1])
     @pytest.mark.parametrize(
         ("key", "name", "use"),
