@@ -142,12 +142,15 @@ class Client:
                 except Died:
                     continue
             self.kept.append(str(start.run_id))
-        yield from self._wait_for_its_turn()
+        yield from self._wait_for_its_turn(first)
         yield from self._until_complete(second)
         self.kept.clear()
 
-    def _wait_for_its_turn(self) -> Iterator[Any]:
-        """What is kept has its turn though nobody calls; behind a run that stopped it waits for a call."""
+    def _wait_for_its_turn(self, first: Invoke | None = None) -> Iterator[Any]:
+        """What is kept has its turn though nobody calls; behind a run that stopped it waits for a call.
+
+        Somebody may ask what became of the first one just when the run of the next one begins.
+        """
         if self.rng.random() < 0.3:
             return
         self.at = "the turn of what it told"
@@ -156,6 +159,8 @@ class Client:
             died = stands == "complete" and self.world.faults.kill_between_runs()
             if not (died or waits):
                 return
+            if first is not None and stands == "complete" and self.rng.random() < 0.5:
+                self.world.bother(self.thread_id, first, waits=self.rng.random() < 0.5)
             with contextlib.suppress(Died):
                 yield None
             waits = waits or not self.world.faults.left  # so nothing was refused since it died

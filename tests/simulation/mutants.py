@@ -40,9 +40,11 @@ from beamweaver.engine._core import Core
 from beamweaver.engine._steps import Steps
 from beamweaver.engine.effects import Admitted, SetTimer
 from beamweaver.engine.machine import Machine
+from beamweaver.engine.plan import Routes
 from beamweaver.runtime import keeping
 from beamweaver.runtime.pauses import Pauses
 from beamweaver.runtime.recovery import Recovery
+from beamweaver.runtime.routing import Routing
 from beamweaver.runtime.substeps import SubSteps
 from beamweaver.runtime.waiters import Waiters
 from beamweaver.runtime.writer import CheckpointWriter
@@ -71,8 +73,8 @@ def _commit(**changes: Any) -> Mutant:
 
 
 def _checkpoint(**changes: Any) -> Mutant:
-    def change(original: Any, *args: Any) -> Any:
-        made = original(*args)
+    def change(original: Any, *args: Any, **options: Any) -> Any:
+        made = original(*args, **options)
         return made if made.step == 0 else msgspec.structs.replace(made, **changes)
 
     return _around(Steps, "checkpoint", change)
@@ -81,8 +83,8 @@ def _checkpoint(**changes: Any) -> Mutant:
 def _checkpoint_of(source: str, **changes: Any) -> Mutant:
     """The checkpoints of one source, changed."""
 
-    def change(original: Any, *args: Any) -> Any:
-        made = original(*args)
+    def change(original: Any, *args: Any, **options: Any) -> Any:
+        made = original(*args, **options)
         return msgspec.structs.replace(made, **changes) if made.source == source else made
 
     return _around(Steps, "checkpoint", change)
@@ -143,6 +145,12 @@ def _without_memos(loaded: Any) -> None:
 def _without_graphs_inside(loaded: Any) -> None:
     for task in loaded.step.tasks:
         task.inner = None
+
+
+def _with_other_parts(loaded: Any) -> None:
+    for task in loaded.step.tasks:
+        for inner in (task.inner or {}).values():
+            inner.part += "'" * bool(inner.part)
 
 
 def _without_commands(loaded: Any) -> None:
@@ -287,6 +295,30 @@ def _admits_before_its_message(original: Any, self: Any, call: Any, *rest: Any) 
     return original(self, call, *rest)
 
 
+def _as_nobody(original: Any, state: Any, *args: Any) -> Any:
+    """A persistent graph begins with what it kept of another key."""
+    part = state.part
+    state.part = part and "nobody"
+    try:
+        return original(state, *args)
+    finally:
+        state.part = part
+
+
+async def _choose_nothing(routing: Any, gives_up: Any) -> Any:
+    """What routers chose, of which one is async, is lost."""
+    routes = await _ASKS(routing, gives_up)
+    return Routes(routes.spent) if isinstance(routes, Routes) else routes
+
+
+_ASKS = Routing.ask_async
+
+
+def _chose_nothing(_original: Any, self: Any, _error: BaseException) -> Any:
+    """A router that failed chose to lead nowhere."""
+    return Routes(self._transition.spent)
+
+
 def _dead_results(self: Any, attempt: Any) -> bool:
     """A result of an attempt that was given up counts."""
     self.running.pop(attempt.position, None)
@@ -356,6 +388,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a graph that was called begins anew": _around(Callers, "_state_of", _calls_anew),
     "what persistent graphs keep is lost": _instead(Children, "keep", lambda *_: None),
+    "a persistent graph begins with another key's state": _around(
+        _inside, "start_values", _as_nobody
+    ),
+    "keys of persistent graphs are others on load": _after_load(_with_other_parts),
     "commands of graphs inside are lost on load": _after_load(_without_commands),
     "questions are lost on load": _instead(rows, "_ask", lambda *_: None),
     "Sends to one node become one": _around(plan, "_send_tasks", _merged_sends),
@@ -390,6 +426,8 @@ MUTANTS: dict[str, Mutant] = {
         lambda f, env, graph, thread_id, _place: f(env, graph, thread_id, None),
     ),
     "a result of a killed attempt counts": _instead(Attempts, "_ended", _dead_results),
+    "what async routers choose is lost": _instead(Routing, "ask_async", _choose_nothing),
+    "a router that fails leads nowhere": _around(Routing, "_failed", _chose_nothing),
     "a join fires too early": _around(plan, "_arrive", _arrives_alone),
     "steps are not counted": _checkpoint(step=1),
     "nodes run in another order": _around(

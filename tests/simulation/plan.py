@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import itertools
 import operator
 import random
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from beamweaver.types import PARENT
 from tests.engine.generator import LOOPS, Flaky, Node, Plan, State
 from tests.engine.modelled import model_guards, model_router, run_undisturbed
 from tests.model import Return, Shape, Task, Thread
+from tests.simulation.checkers import Hang
+from tests.simulation.routers import Routers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +32,14 @@ __all__ = ["OF_THE_MODEL", "SimPlan", "given_by"]
 
 _NESTED, _DEEPER = 0.09, 0.4
 """The share of graphs with graphs inside, and of these with graphs inside of them."""
-_UP = 0.15
+_KEYED = 0.1
+"""The share of graphs whose worker is a persistent graph with a state for each `Send` that there is."""
+_JOINS, _GOTOS = 0.5, 0.15
+"""The share of graphs with a join of nodes that run in different steps, and of nodes that say where to go on
+besides those of the plan."""
+_UP = 0.3
 """The share of nodes inside of graphs that command the graph around."""
-_WITH_ASYNC, _ASYNC = 0.15, 0.5
+_WITH_ASYNC, _ASYNC = 0.2, 0.5
 """The share of graphs with async nodes, and of these nodes in them."""
 OF_THE_MODEL = ("count", "kept")
 """Keys with which the model knows what persistent graphs keep."""
@@ -50,6 +58,7 @@ class SimPlan:
         depth: How many graphs may be in one another.
         alone: Whether no two tasks run in it at once, so that graphs inside may be persistent.
         later: The nodes of the graph around to which its nodes may command that one.
+        keyed: Whether it is persistent, with a state for each value of `last`.
     """
 
     def __init__(
@@ -60,6 +69,7 @@ class SimPlan:
         depth: int = 2,
         alone: bool = True,
         later: Sequence[str] = (),
+        keyed: bool = False,
     ) -> None:
         self.plan = Plan(seed, small=bool(within))
         self.within = within
@@ -68,9 +78,11 @@ class SimPlan:
         self.steps = {name: rng.choice([0, 0, 1, 2]) for name in self.nodes}
         self.sleeps = {name: rng.choice([0, 0, 0, 0.5, 7]) for name in self.nodes}
         self.timeouts = {name: rng.choice([None, None, None, 5, 30]) for name in self.nodes}
-        self.hangs = {name: rng.random() < 0.4 for name in self.nodes}
+        hangs = {name: rng.random() < 0.4 for name in self.nodes}
+        self.hangs = _hangs(seed, {name: self.timeouts[name] for name in hangs if hangs[name]})
         self.alone = alone
-        self.keeps = alone and bool(later) and random.Random(f"kept {seed}").random() < 0.5
+        kept = bool(later) and random.Random(f"kept {seed}").random() < 0.5
+        self.keyed, self.keeps = keyed, alone and (kept or keyed)
         """Whether it is persistent: it counts over all runs how often its first node ran."""
         self.rounds = f"turns{within.count('/')}" if within and not self.keeps else "rounds"
         """The key that its routers look at. A graph inside has one of its own: a task that a caller continues
@@ -78,17 +90,32 @@ class SimPlan:
         self.inner: dict[str, SimPlan] = {}
         self.callers: set[str] = set()
         """Of those with a graph inside, the nodes that are functions which call it."""
+        self._lead_apart(random.Random(f"apart {seed}"))
         rng = random.Random(f"nested {seed}")
         if depth and rng.random() < (_DEEPER if within else _NESTED):
             self._nest(rng, depth - 1)
+        if not within:
+            self._key(random.Random(f"keyed {seed}"))
         rng = random.Random(f"async {seed}")
         share = _ASYNC if rng.random() < _WITH_ASYNC else 0
         self.awaits = {name for name in self.nodes if rng.random() < share}
         """The async nodes."""
+        self.routers = Routers(seed, always=bool(self.awaits))
         rng = random.Random(f"up {seed}")
         fit = [name for name in self.nodes if later and name not in self.inner]
         self.ups = {name: rng.choice(later) for name in fit if rng.random() < _UP}
         """The nodes that command the graph around, and where to."""
+
+    def _lead_apart(self, rng: random.Random) -> None:
+        """More of what a step must know of the steps before it, and of its finished tasks."""
+        layers = self.plan.layers
+        if len(layers) > 2 and rng.random() < _JOINS:
+            first, second, third = (rng.choice(layer).name for layer in layers[:3])
+            self.plan.joins.append(([first, second], third))
+        for layer, after in itertools.pairwise(layers):
+            for node in layer:
+                if node.goto is None and rng.random() < _GOTOS:
+                    node.goto = rng.choice(after).name
 
     def _nest(self, rng: random.Random, depth: int) -> None:
         names = list(self.nodes)
@@ -106,6 +133,16 @@ class SimPlan:
             )
             if calls:
                 self.callers.add(node.name)
+
+    def _key(self, rng: random.Random) -> None:
+        """Let the worker be a persistent graph with `key=`, if it is none: tasks of it run at once."""
+        drawn, seed, deeper = rng.random() < _KEYED, rng.randrange(1 << 30), rng.random() < _DEEPER
+        worker = self.nodes["worker"]
+        sent = [node.sends for node in self.nodes.values()]
+        sent += [sends for _source, _names, sends in self.plan.routers]
+        if drawn and any(sent) and "worker" not in self.inner:
+            worker.goto, worker.sends, worker.silent, worker.defer = None, 0, False, False
+            self.inner["worker"] = SimPlan(seed, within="worker/", depth=int(deeper), keyed=True)
 
     @property
     def is_async(self) -> bool:
@@ -134,7 +171,7 @@ class SimPlan:
         schema = _Counting if self.keeps else _Turning if self.within else State
         graph = Graph(schema, name=name, output_schema=_Out if self.within else None)
         for node in self.nodes.values():
-            retry = None
+            retry, inner = None, self.inner.get(node.name)
             if node.mood == "retried":
                 retry = RetryPolicy(max_attempts=50, retry_on="any", initial_delay=RETRY_DELAY)
             graph.add_node(
@@ -143,22 +180,29 @@ class SimPlan:
                 retry=retry,
                 defer=node.defer,
                 timeout=self.timeouts[node.name],
-                persistent=node.name in self.inner and self.inner[node.name].keeps,
+                persistent=inner is not None and inner.keeps,
+                key=_key if inner is not None and inner.keyed else None,
             )
         for source, target in self.plan.edges:
             graph.add_edge(source, target)
         for sources, target in self.plan.joins:
             graph.add_edge(sources, target)
+        self._add_routers(graph, bodies)
+        return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
+
+    def _add_routers(self, graph: Any, bodies: Bodies) -> None:
         for source, names, sends in self.plan.routers:
             router = _router(source, names, self.rounds, sends=sends)
-            graph.add_conditional_edges(source, router)
+            graph.add_conditional_edges(source, self.routers.of(f"router_{source}", router, bodies))
         if self.plan.loop is not None:
             source, target = self.plan.loop
-            graph.add_conditional_edges(source, _looper(target, self.rounds))
-        for edge in self.plan.guards:
-            quick = edge.options(_number(self.rounds), sync=not self.awaits)
-            graph.add_edge(edge.source, edge.target, **quick)
-        return graph.compile(allow_unreachable=True, recursion_limit=200, **options)
+            looper = _looper(target, self.rounds)
+            graph.add_conditional_edges(source, self.routers.of("looper", looper, bodies))
+        for number, edge in enumerate(self.plan.guards):
+            given = edge.options(_number(self.rounds), sync=True)
+            if "when" in given:
+                given["when"] = self.routers.of(f"guard{number}", given["when"], bodies)
+            graph.add_edge(edge.source, edge.target, **given)
 
     def _runs(self, node: Node, bodies: Bodies) -> Any:
         """What a node is: a graph, an async function or a sync one."""
@@ -190,8 +234,9 @@ class SimPlan:
                 work = functools.partial(bodies.worked, ctx)
                 bodies.kept(ctx, number, await given_by(ctx.step("work", work, number)))
                 await bodies.sleeps(ctx, number, self.sleeps[node.name], awaits=awaits)
-            if self.hangs[node.name] and self.timeouts[node.name] is not None:
-                await bodies.hang(ctx, awaits=awaits)
+            how = self.hangs.get(node.name)
+            if how is not None and await bodies.hang(ctx, how, awaits=awaits):
+                return {"log": ["too late"]}
             if node.mood in ("fails", "retried") and bodies.first(ctx):
                 raise Flaky(node.name)
             for number in range(QUESTIONS.get(node.mood, 0)):
@@ -254,11 +299,12 @@ class SimPlan:
             run_undisturbed(thread, self._input_of(node, view), inner.body)
             return Return([(key, thread.values[key], False) for key in ("log", "sums")])
         kept, before = view["kept"], len(view["log"])
-        thread.values.update(copy.deepcopy(view), count=kept.get(inner.within, 0))
+        place = inner.within + _key(view)
+        thread.values.update(copy.deepcopy(view), count=kept.get(place, 0))
         ups = _run_inside(thread, inner.body)
         new = {place: n for place, n in thread.values["kept"].items() if kept.get(place) != n}
         if inner.keeps:
-            new[inner.within] = thread.values["count"]
+            new[place] = thread.values["count"]
         given = Return([("log", thread.values["log"][before:], False)])
         given.writes += [("sums", thread.values["sums"], False), ("kept", new, False)]
         for label, goto in ups:
@@ -285,6 +331,18 @@ class SimPlan:
             writes.append((self.rounds, 1, False))
         sends = [("worker", {"last": f"<{node.name}{i}"}) for i in range(node.sends)]
         return Return(writes, goto, sends)
+
+
+def _hangs(seed: int, timeouts: dict[str, float | None]) -> dict[str, Hang]:
+    """How nodes with these timeouts hang: some for as long as that, some also when they were ended."""
+    rng = random.Random(f"hangs {seed}")
+    found = {}
+    for name, seconds in timeouts.items():
+        ways = [Hang(), Hang(), Hang(seconds), Hang(outlives=0.5), Hang(outlives=3.0)]
+        way = rng.choice(ways)
+        if seconds is not None:
+            found[name] = way
+    return found
 
 
 class _Turning(State, total=False):
@@ -366,6 +424,11 @@ def _spoil(state: Any) -> None:
     """Change values in place, as no node should."""
     state.get("log", []).append("spoiled")
     state.get("sums", {})["spoiled"] = 1
+
+
+def _key(state: Any) -> str:
+    """Whose state a persistent graph goes on with: that of a `Send`, or the one of all others."""
+    return state.get("last") or "nobody"
 
 
 def _number(key: str) -> Callable[[Any], int]:

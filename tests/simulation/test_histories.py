@@ -10,6 +10,7 @@ import pytest
 import beamweaver
 from beamweaver import Invoke, Runtime
 from beamweaver.errors import StoreBroken
+from beamweaver.runtime.loop import LoopTask
 from tests.simulation.config import KINDS, Config
 from tests.simulation.faults import POINTS
 from tests.simulation.plan import SimPlan
@@ -18,6 +19,10 @@ from tests.simulation.world import World, simulate
 
 FAST, MODES = 150, 25
 BLOCKS, BLOCK = 24, 50
+OF_COROUTINES = (54, 172, 53, 122, 148)
+"""In some of these histories async nodes hang, are killed, outlive that, and go with their process."""
+OF_ROUTERS = (106, 72, 92, 169)
+"""In some of these async routers do."""
 
 
 @pytest.mark.parametrize("seed", range(FAST))
@@ -95,9 +100,9 @@ def test_a_kept_input_whose_run_ended_before_its_client_looked_is_not_waited_for
         world.close()
 
 
-@pytest.mark.parametrize("seed", [*range(100, 105), 44, 149])
+@pytest.mark.parametrize("seed", [*range(100, 105), 44, 149, 93, 72])
 def test_one_seed_is_one_history(seed):
-    """Also where there are graphs inside, as in 44, or async nodes, as in 149."""
+    """With graphs inside, as in 44 and 93 (with `key=`), async nodes, as in 149, and routers, as in 72."""
     assert simulate(seed).trace.digest == simulate(seed).trace.digest
 
 
@@ -125,6 +130,98 @@ def test_some_graphs_have_graphs_inside_some_functions_that_call_them_and_some_a
     assert any(inner.ups for inner in inside)
     assert sum(plan.is_async for plan in plans) >= 10
     assert sum(plan.is_async or bool(plan.inner) for plan in plans) < 70
+
+
+def test_some_workers_are_persistent_graphs_with_a_state_for_each_key():
+    inside = [inner for seed in range(140) for inner in SimPlan(seed).inner.values()]
+    assert sum(inner.keyed for inner in inside) >= 3
+    assert all(inner.keeps for inner in inside if inner.keyed)
+
+
+def test_some_routers_are_async_some_of_these_wait_and_some_fail_at_first():
+    routers = [SimPlan(seed).routers for seed in range(140)]
+    disturbed = [each for each in routers if each.disturbed]
+    assert 20 <= len(disturbed) < 70
+    asyncs, fails, waits = zip(*(each.drawn("router_n0") for each in disturbed), strict=True)
+    assert any(asyncs)
+    assert any(fails)
+    assert {seconds for seconds in waits if seconds} == {0.5, 3.0}
+
+
+def lines_of(seed):
+    world = World(Config.drawn(seed), keep=True)
+    world.run()
+    world.close()
+    return world.trace.lines
+
+
+def test_an_async_node_that_hangs_is_out_of_time():
+    def has(seed):
+        names = [f"node={name!r}" for name in SimPlan(seed).awaits]
+        ends = [line for line in lines_of(seed) if "node_timeout" in line]
+        return any(name in line for line in ends for name in names)
+
+    assert any(has(seed) for seed in OF_COROUTINES)
+
+
+def of_loop_tasks(monkeypatch, name):
+    """Which of the tasks on the loop this method is called for."""
+    called = []
+    method = getattr(LoopTask, name)
+
+    def noted(task, *args, **options):
+        done = method(task, *args, **options)
+        called.append((task, done, options))
+        return done
+
+    monkeypatch.setattr(LoopTask, name, noted)
+    return called
+
+
+@pytest.mark.parametrize(("what", "seeds"), [("nodes", OF_COROUTINES), ("routers", OF_ROUTERS)])
+def test_some_coroutines_are_killed(monkeypatch, what, seeds):
+    calls = of_loop_tasks(monkeypatch, "kill")
+
+    def has(seed):
+        calls.clear()
+        simulate(seed)
+        return any(
+            done and (task._name == "router") == (what == "routers") for task, done, _ in calls
+        )
+
+    assert any(has(seed) for seed in seeds)
+
+
+def test_some_coroutines_outlive_their_kill_and_are_given_up(monkeypatch):
+    calls = of_loop_tasks(monkeypatch, "_tell_ended")
+
+    def has(seed):
+        calls.clear()
+        simulate(seed)
+        return any(options["abandoned"] for _task, _done, options in calls)
+
+    assert any(has(seed) for seed in OF_COROUTINES)
+
+
+@pytest.mark.parametrize("what", ["nodes", "routers"])
+def test_some_coroutines_go_with_a_process_that_dies(monkeypatch, what):
+    die, begun, found = World.die, of_loop_tasks(monkeypatch, "begin"), []
+
+    def dies(world, **options):
+        loop = world.process.loop
+        for task, _done, _options in begun:
+            runs = task._task is not None and not task._task.done() and task._worker.loop is loop
+            found.append(runs and (task._name == "router") == (what == "routers"))
+        die(world, **options)
+
+    monkeypatch.setattr(World, "die", dies)
+
+    def has(seed):
+        begun.clear()
+        simulate(seed)
+        return any(found)
+
+    assert any(has(seed) for seed in (OF_COROUTINES if what == "nodes" else OF_ROUTERS))
 
 
 def test_the_points_that_are_counted_are_those_of_the_runtime():

@@ -304,7 +304,7 @@ class World:
         parts = cells_of(self.process.core._root.cell)
         threads = [cell for part in parts for cell in cells_of(part)]
         nodes = [task for bodies in hub.bodies.values() for task in bodies.running.values()]
-        return [*parts, *threads, *nodes]
+        return [*parts, *threads, *nodes, *nodes]  # of these there are few
 
     # Running ------------------------------------------------------------------------------------
 
