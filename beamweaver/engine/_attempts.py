@@ -405,7 +405,7 @@ class Attempts(Handling):
 
     def rest_of(self, task: Task) -> float:
         """Seconds until the task is due; whatever the clocks say, no more than it has to wait in all."""
-        return min(max((task.due_us - self.env.now_us()) / _SECOND_US, 0.0), task.delay)
+        return self.env.rest_of(task.due_us, task.delay)
 
     def _give_up(self, task: Task, failure: Failure) -> None:
         task.failure = failure

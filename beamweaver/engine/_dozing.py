@@ -91,7 +91,7 @@ class Dozing(Attempts):
         now = self.env.now_us()
         for task in self.state.step.tasks:
             if task.asleep and task.due_us <= self.state.run.due_us:
-                task.due_us = min(task.due_us, now)
+                task.due_us, task.delay = min(task.due_us, now), 0.0
 
     def start_nothing(self) -> None:
         """Nothing that waits to start does."""

@@ -51,6 +51,9 @@ class Env(Decoder, Protocol):
     def now_us(self) -> int:
         """UTC in microseconds."""
 
+    def rest_of(self, due_us: int, delay: float) -> float:
+        """Seconds until a wait of `delay` seconds is over, which is due then: from 0 to `delay`."""
+
     def clock(self) -> float:
         """Seconds on a clock that never goes back; only differences mean something."""
 

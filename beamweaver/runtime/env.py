@@ -175,6 +175,13 @@ class ThreadEnv:
         """UTC in microseconds."""
         return int(self._time() * 1_000_000)
 
+    def rest_of(self, due_us: int, delay: float) -> float:
+        """On the monotonic clock, if the wait began in this process; else by the time of day."""
+        rest = self._hub.offsets.rest_of(due_us, delay)
+        if rest is None:
+            rest = min((due_us - self.now_us()) / 1_000_000, delay)
+        return max(rest, 0.0)
+
     def random(self) -> float:
         """A number in [0, 1)."""
         return self._hub.rng.random()

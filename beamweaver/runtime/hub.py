@@ -24,6 +24,7 @@ from beamweaver.runtime.edits import Apply, Edits
 from beamweaver.runtime.env import GraphCodec
 from beamweaver.runtime.large import LargeValues
 from beamweaver.runtime.log import logger
+from beamweaver.runtime.offsets import Offsets
 from beamweaver.runtime.table import ThreadTable
 from beamweaver.runtime.waiters import Waiters
 from beamweaver.runtime.windows import Windows
@@ -122,11 +123,11 @@ class Hub:
         self.strict = False
         self.fault: Callable[[str, str], None] | None = None
         """For tests: called with the name of each point that is reached, and the thread if one reached it."""
+        self.offsets = Offsets(system.clock)
         self.ahead = Windows(limits.ahead_bytes_in_all)
         self.full: StoreFull | None = None
         self.fatal: BaseException | None = None
-        self._incarnations = itertools.count(1)
-        self._ids = itertools.count(1)
+        self._incarnations, self._ids = itertools.count(1), itertools.count(1)
         self._id_prefix = f"{epoch:x}-" if seed is not None else ""
         self._lock = threading.Lock()
         self._blockers: set[str] = set()

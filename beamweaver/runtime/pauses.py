@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from beamweaver.engine.state import Sleep
 from beamweaver.errors import InvalidCall
@@ -80,10 +80,14 @@ class Pauses:
         if self._awaits:
             return self.unawaited.watch(self._wait_async(sleep), "ctx.sleep()")
         if rest > _IN_PLACE:
-            self._context.park(sleep)
+            self._park(sleep)
         if rest > 0:
             self._wait(rest)
         return None
+
+    def _park(self, sleep: Sleep) -> NoReturn:
+        self._hub.offsets.note()
+        self._context.park(sleep)
 
     def _wait(self, seconds: float) -> None:
         """Wait in place, where a kill can reach it."""
@@ -95,7 +99,7 @@ class Pauses:
 
     async def _wait_async(self, sleep: Sleep) -> None:
         if sleep.delay > _IN_PLACE:
-            self._context.park(sleep)
+            self._park(sleep)
         from asyncio import sleep as wait  # noqa: PLC0415 - loaded already by whoever awaits
 
         await wait(max(sleep.delay, 0.0))

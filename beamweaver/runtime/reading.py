@@ -117,6 +117,10 @@ class ReadEnv:
         """No clock here."""
         return 0
 
+    def rest_of(self, due_us: int, delay: float) -> float:
+        """No clock here, so all of it, unless it is over."""
+        return delay if due_us else 0.0
+
     def clock(self) -> float:
         """No clock here."""
         return 0.0

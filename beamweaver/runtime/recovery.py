@@ -53,7 +53,9 @@ class Recovery(Actor):
         """The thread for which there is no place yet."""
         self._place: tuple[int, str] | None = None
         """The sleeping thread after which to go on."""
-        self._sleepers = Sleepers(hub.system.clock, hub.limits.sleepers_held, hub.store.asleep_us())
+        self._sleepers = Sleepers(
+            hub.system.clock, hub.offsets, hub.limits.sleepers_held, hub.store.asleep_us()
+        )
         self._alarm: tuple[float, Any] | None = None
         self.taken_up = 0
 

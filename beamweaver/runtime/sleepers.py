@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from beamweaver.checkpoint.records import RunRow
+    from beamweaver.runtime.offsets import Offsets
     from supervisors.clock import Clock
 
 __all__ = ["Sleepers"]
@@ -21,18 +22,21 @@ may be up to 5 minutes behind it, so by that time and the clock a thread may be 
 class Sleepers:
     """Which threads are to be waked next; what is not due soon, or beyond `most`, is left to the store.
 
-    Within a process a sleep runs on the monotonic clock. Of a sleep that a dead process left, the rest is
-    worked out once, by the clock as it stood when this was made: `min(max(due - now, 0), delay)`.
+    Within a process a sleep runs on the monotonic clock (`Offsets`). Of a sleep that a dead process left, the
+    rest is worked out once, by the clock as it stood when this was made: `min(max(due - now, 0), delay)`.
 
     Args:
         clock: Tells both times.
+        offsets: How they stood to each other when sleeps of this process began.
         most: How many are held at the most.
         asleep_us: When a thread last fell asleep, as the store knows it. If the clock stands before that, it
             was set back, and no due time tells by itself how far away it is; so it is if this is None.
     """
 
-    def __init__(self, clock: Clock, most: int, asleep_us: int | None) -> None:
+    def __init__(self, clock: Clock, offsets: Offsets, most: int, asleep_us: int | None) -> None:
         self._clock = clock
+        self._offsets = offsets
+        offsets.note()
         self._most = max(most, 1)
         self._began = clock.monotonic()
         self._began_us = int(clock.time() * 1_000_000)
@@ -52,16 +56,17 @@ class Sleepers:
             run: Its run.
             ours: Whether it fell asleep in this process.
         """
-        passed = self._clock.monotonic() - self._began
-        rest = (run.due_us - self._began_us) / 1_000_000
-        return (rest if ours else min(max(rest, 0.0), run.delay)) - passed
+        rest = self._offsets.rest_of(run.due_us, run.delay) if ours else None
+        if rest is None:
+            passed = self._clock.monotonic() - self._began
+            rest = min(max((run.due_us - self._began_us) / 1_000_000, 0.0), run.delay) - passed
+        return rest
 
     def is_far(self, run: RunRow) -> bool:
         """Whether a thread, and all that the store lists after it, need not be looked at for now."""
         if self._set_back:
             return False
-        passed = self._clock.monotonic() - self._began
-        if (run.due_us - self._began_us) / 1_000_000 - passed <= _NEAR:
+        if self._offsets.least_rest(run.due_us) <= _NEAR:
             return False
         self._look_at(self._clock.monotonic() + _SOON)
         return True

@@ -474,8 +474,8 @@ class ThreadActor(Writing):
             self._handlers[type(effect)](effect)
         run = machine.state.run
         if self._hub.recovery is not None:
-            rest = run.due_us / 1_000_000 - self.system.clock.time()
-            self._hub.recovery.put(msg.Sleeps(self.thread_id, min(rest, run.delay)))
+            rest = machine.env.rest_of(run.due_us, run.delay)
+            self._hub.recovery.put(msg.Sleeps(self.thread_id, rest))
 
     def _discard(self) -> None:
         """Nobody can ask for a thread of a graph without a store again: its records go too."""

@@ -41,6 +41,13 @@ class VirtualClock:
         """Return seconds since the epoch."""
         return self._start + self._now
 
+    def shift_time(self, seconds: float) -> None:
+        """Set the time of day forward, or back; the monotonic clock does not notice.
+
+        So somebody sets the clock, and so (forward) does a machine that stood still.
+        """
+        self._start += seconds
+
     def advance(self, seconds: float) -> None:
         """Move the clock on; pools that use it send what is due now."""
         self.move_to(self._now + seconds)

@@ -160,6 +160,9 @@ class TestEnv:
     def now_us(self) -> int:
         return int(self._driver.now * 1_000_000)
 
+    def rest_of(self, due_us: int, delay: float) -> float:
+        return min(max((due_us - self.now_us()) / 1_000_000, 0.0), delay)
+
     def clock(self) -> float:
         return self._driver.now
 

@@ -30,6 +30,7 @@ from beamweaver.errors import (
 )
 from beamweaver.events import RunSleeps, TaskStarted
 from beamweaver.limits import Limits
+from beamweaver.runtime.offsets import Offsets
 from beamweaver.runtime.sleepers import Sleepers
 from supervisors import KILLED, ActorSystem
 from supervisors.testing import DeterministicScheduler, VirtualClock, eventually
@@ -342,6 +343,48 @@ class TestLater:
             passed(second, DAY + 5)
             assert node.runs == 80
 
+    @pytest.mark.parametrize("held", [1, 100])
+    @pytest.mark.parametrize("idle", [0, 100])
+    @pytest.mark.parametrize("hours", [-1, 1, 1_000])
+    @pytest.mark.parametrize("asleep", [True, False])
+    def test_a_clock_that_is_set_changes_no_sleep(self, memory, hours, asleep, idle, held):
+        """Before it begins or while it lasts; Recovery may have to look for it again and again."""
+        app, node = sleeping(2_000)
+        limits = Limits(threads_idle=idle, sleepers_held=held)
+        with simulated(memory, 1, graphs=[app], limits=limits) as runtime:
+            names = [f"t{n}" for n in range(3)]
+            if asleep:
+                self.started(runtime, names)
+            runtime._core.system.clock.shift_time(hours * 3_600.0)
+            if not asleep:
+                self.started(runtime, names)
+            passed(runtime, 1_980)
+            assert {runtime.get_state(name).status for name in names} == {"sleeping"}
+            passed(runtime, 25)
+            assert {runtime.get_state(name).status for name in names} == {"complete"}
+        assert node.runs == 6
+
+    def started(self, runtime, names):
+        for name in names:
+            runtime.thread(name).tell(Invoke({}))
+        passed(runtime, 5)
+
+    @pytest.mark.parametrize("hours", [-1, 1])
+    @pytest.mark.parametrize(("part", "idle"), [("recovery", 0), ("t", 100)])
+    def test_a_clock_that_is_set_changes_no_sleep_whose_actor_is_killed(
+        self, memory, part, idle, hours
+    ):
+        app, _node = sleeping(2_000)
+        with simulated(memory, 1, graphs=[app], limits=Limits(threads_idle=idle)) as runtime:
+            self.started(runtime, ["t"])
+            hub = runtime._core.hub
+            hub.system.clock.shift_time(hours * 3_600.0)
+            (hub.recovery if part == "recovery" else hub.actors[part]).kill(5.0)
+            passed(runtime, 1_980)
+            assert runtime.get_state("t").status == "sleeping"
+            passed(runtime, 25)
+            assert runtime.get_state("t").status == "complete"
+
     def test_who_leaves_the_memory_is_waked(self, memory):
         app, node = sleeping(2_000)
         limits = Limits(threads_idle=2)
@@ -414,7 +457,8 @@ class TestSleepers:
 
     def made(self, most: int = 10, asleep_us: int | None = 0) -> tuple[Sleepers, Any]:
         clock = VirtualClock()
-        return Sleepers(clock, most, asleep_us), clock
+        self.offsets = Offsets(clock)
+        return Sleepers(clock, self.offsets, most, asleep_us), clock
 
     @pytest.mark.parametrize(("due", "rest"), [(50, 50), (-50, 0), (5_000, 100)])
     def test_the_rest_of_a_dead_process_is_bounded(self, due, rest):
@@ -427,6 +471,7 @@ class TestSleepers:
     def test_a_later_sleep_of_this_process_has_its_own_delay(self):
         sleepers, clock = self.made()
         clock.advance(500)
+        self.offsets.note()
         row = self.Row(clock.time() + 100, 100)
         assert sleepers.rest_of(row, ours=True) == pytest.approx(100)
 
