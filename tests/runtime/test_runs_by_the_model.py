@@ -42,11 +42,12 @@ class Bodies:
 
 
 def drawn(seed):
-    """A plan without times, which no clock is there for."""
+    """A plan without times, which no clock is there for, and whose routers only choose."""
     return _without_times(SimPlan(seed))
 
 
 def _without_times(plan):
+    plan.routers.disturbed, plan.hangs = False, {}
     for node in plan.nodes.values():
         node.mood = "fine" if node.mood == "retried" else node.mood
         plan.timeouts[node.name] = None
