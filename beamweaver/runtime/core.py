@@ -313,9 +313,8 @@ class Core:
         if self._failure is not None:
             error = RuntimeStopped(f"the runtime failed: {self._failure.message}")
             error.__cause__ = self._failure
-        with (
-            ExitStack() as steps
-        ):  # the last one first; a Ctrl-C ends the one that waits, not the others
+        # The last one first; a Ctrl-C ends the one that waits, not the others.
+        with ExitStack() as steps:
             steps.callback(self.store.release)
             steps.callback(self.hub.edits.stop, error)
             steps.callback(self.hub.waiters.stop, error)
