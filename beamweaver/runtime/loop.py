@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from beamweaver.runtime.bodies import KILL_GRACE
 from beamweaver.runtime.node import run_async
-from supervisors import KILLED, TaskDone, TaskEnded, TaskFailed
+from supervisors import KILLED, CallTimeout, TaskDone, TaskEnded, TaskFailed
 from supervisors.signals import Down
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from beamweaver.runtime.frames import Frame
     from beamweaver.runtime.hub import Hub
     from beamweaver.runtime.routing import Routing
+    from supervisors import Future
     from supervisors.mailbox import Cell
     from supervisors.timers import TimerRef
 
@@ -348,20 +349,21 @@ class LoopWorker:
         thread, self._thread = self._thread, None
         if thread is None if self.owned else not self.bodies:
             return
-        ended = threading.Event()
+        ended = self._hub.system.future()
         try:
             self.loop.call_soon_threadsafe(self._wind_up, ended)
         except RuntimeError:
             return
         if thread is None:
-            ended.wait(_JOIN_SECONDS)
+            with contextlib.suppress(CallTimeout):
+                ended.get(timeout=_JOIN_SECONDS)
         else:
             thread.join(_JOIN_SECONDS)
 
-    def _wind_up(self, ended: threading.Event) -> None:
+    def _wind_up(self, ended: Future[None]) -> None:
         self._winding = self.loop.create_task(self._end(ended))
 
-    async def _end(self, ended: threading.Event) -> None:
+    async def _end(self, ended: Future[None]) -> None:
         try:
             bodies = [task for body in self.bodies if (task := body.stop(self.loop)) is not None]
             if bodies:
@@ -369,7 +371,7 @@ class LoopWorker:
             if self.owned:
                 await self._clean_up()
         finally:
-            ended.set()
+            ended.offer(None)
             if self.owned:
                 self.loop.stop()
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from beamweaver.runtime.loop import LoopWorker
-from supervisors import KILLED, TaskEnded
+from supervisors import KILLED, Future, TaskEnded
 from supervisors.signals import Down
 from supervisors.testing import DeterministicScheduler
 from tests.runtime.kit import PATIENCE
@@ -59,7 +59,7 @@ def kill_one(scheduler, *, turns):
 
 def worker_on(scheduler, loop, kind=LoopWorker):
     """A worker on this loop, or one of its own."""
-    system = SimpleNamespace(scheduler=scheduler, clock=scheduler.clock)
+    system = SimpleNamespace(scheduler=scheduler, clock=scheduler.clock, future=Future)
     return kind(SimpleNamespace(system=system), loop)
 
 
