@@ -102,11 +102,11 @@ class LoopTask:
         assert context is not None, "a coroutine begins once"
         watched = _Watched(self._body, self, self._name, self._hub)
         self._task = context.run(loop.create_task, watched.run())
-        self._worker.bodies.add(self)
+        self._worker.bodies[self] = None
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[Any]) -> None:
-        self._worker.bodies.discard(self)
+        self._worker.bodies.pop(self, None)
         self._task = None  # the two, and the context above, would keep each other alive
         if not self._take(killed=False):
             if not task.cancelled():
@@ -262,8 +262,8 @@ class LoopWorker:
         self._queue: deque[Callable[[asyncio.AbstractEventLoop], None]] = deque()
         self._busy = threading.Lock()
         self._stopping = False
-        self.bodies: set[LoopTask] = set()
-        """Those that have begun and not ended; the loop's own thread changes them."""
+        self.bodies: dict[LoopTask, None] = {}
+        """Those that have begun and not ended, in that order; the loop's own thread changes them."""
         self._winding: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         if self.owned:

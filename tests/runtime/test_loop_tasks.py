@@ -120,6 +120,27 @@ class TestEnd:
 
         assert asyncio.run(main()) == [1]
 
+    def test_those_that_run_end_in_the_order_in_which_they_began(self, scheduler):
+        ended = []
+
+        async def main():
+            worker = worker_on(scheduler, asyncio.get_running_loop())
+            for number in range(30):
+
+                async def body(_task, number=number):
+                    try:
+                        await asyncio.sleep(60)
+                    finally:
+                        ended.append(number)
+
+                worker._start("n", body, owner=Owner(), token=number, context=copy_context())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await asyncio.to_thread(worker.stop)
+
+        asyncio.run(main())
+        assert ended == list(range(30))
+
     def test_on_its_own(self, scheduler):
         worker, kill = self.begin(scheduler, None)
         kill()

@@ -198,6 +198,8 @@ class _Timers:
         self.world = world
         self.due: dict[tuple[str, str], float] = {}
         self.failed: dict[tuple[str, str], int] = {}
+        self.unsure: dict[tuple[str, str], int] = {}
+        """The last attempt of which nobody knows whether its failure was kept."""
         self.running: dict[tuple[str, str], float] = {}
         """When the attempt that runs started."""
         self.ended: dict[tuple[str, str], int] = {}
@@ -207,7 +209,7 @@ class _Timers:
     def hear(self, event: Any) -> None:
         kind = type(event)
         if kind is RunEnded and event.status not in {"drained", "sleeping"}:  # else it goes on
-            for known in (self.due, self.failed):
+            for known in (self.due, self.failed, self.unsure):
                 for key in [key for key in known if key[0] == event.thread_id]:
                     del known[key]
         elif kind is AttemptFailed:
@@ -220,6 +222,10 @@ class _Timers:
     def _acknowledged(self, event: Any) -> None:
         if self.ended.get((event.thread_id, event.task_id)) == self.world.lives:
             self.wrong.append(f"a result of {event.node} counts whose attempt had ended")
+
+    def half_heard(self, event: AttemptFailed) -> None:
+        """A failure of a process that dies in this turn: its commit may have been the last that was kept."""
+        self.unsure[event.thread_id, event.task_id] = event.attempt
 
     def _failed(self, event: Any) -> None:
         key, now = (event.thread_id, event.task_id), self.world.now
@@ -245,7 +251,7 @@ class _Timers:
         counted = event.attempt > failed  # else the failure went with its process, or its actor
         if counted and not self.world.steps_clock and now < due - _EXACT:
             self.wrong.append(f"{key} started {due - now:g} s too early")
-        if event.attempt > failed + 1:
+        if event.attempt > max(failed, self.unsure.pop(key, 0)) + 1:
             self.wrong.append(f"{key}: attempt {event.attempt} of {event.node} started out of turn")
 
 
@@ -275,6 +281,8 @@ class Checkers:
             self.reruns.hear(event, current=current)
             if current:
                 self.timers.hear(event)
+            elif process is self.world.living and type(event) is AttemptFailed:
+                self.timers.half_heard(event)
             if type(event) is ThreadQuarantined:
                 self.wrong.append(f"{event.thread_id} was quarantined: {event.reason}")
 
